@@ -1,0 +1,1 @@
+"""The tournament host: configuration, agents, match play, runtimes, database and command line."""
