@@ -1,0 +1,186 @@
+"""Chess: a `Position` over python-chess, which owns the rules; this module adds only the project's interface."""
+
+from __future__ import annotations
+
+import chess
+
+from games.core import (
+    Game,
+    GameError,
+    IllegalMove,
+    InvalidFen,
+    Outcome,
+    ParseFailure,
+    ParseResult,
+    PieceInfo,
+    ascii_board,
+)
+
+# The bundled model is trained on this text; it must not change by a byte.
+RULES_TEXT = (
+    "You play chess in a tournament. White and Black move in turn; White moves first. A "
+    "move is written as the square a piece leaves and the square it goes to, like e2e4; "
+    "castling is the king's move, like e1g1; a promotion adds the new piece, like e7e8q. "
+    "Checkmate wins. Stalemate, the same position three times, fifty moves without a "
+    "capture or pawn move, and too little material are draws. Answer with one legal move "
+    "in this notation and nothing else."
+)
+
+PIECES = (
+    PieceInfo("P", "pawn", 1.0, ("♙", "♟")),
+    PieceInfo("N", "knight", 3.0, ("♘", "♞")),
+    PieceInfo("B", "bishop", 3.0, ("♗", "♝")),
+    PieceInfo("R", "rook", 5.0, ("♖", "♜")),
+    PieceInfo("Q", "queen", 9.0, ("♕", "♛")),
+    PieceInfo("K", "king", 0.0, ("♔", "♚")),
+)
+_VALUES = tuple((chess.Piece.from_symbol(p.letter).piece_type, p.value) for p in PIECES)
+
+
+class ChessPosition:
+    """Chess with the claims of the threefold repetition and the fifty moves made automatically."""
+
+    def __init__(self, fen: str | None, rules: str, setup: str | None) -> None:
+        self.game = GAME
+        self.rules = rules
+        self._board = _read_fen(fen) if fen is not None else chess.Board()
+        self.start_fen = self._board.fen()
+
+    @property
+    def turn(self) -> int:
+        return 0 if self._board.turn else 1
+
+    @property
+    def ply(self) -> int:
+        return len(self._board.move_stack)
+
+    def fen(self) -> str:
+        return self._board.fen()
+
+    def key(self) -> str:
+        return self._board.epd()
+
+    def legal_moves(self) -> list[str]:
+        return sorted(move.uci() for move in self._board.legal_moves)
+
+    def push(self, uci: str) -> None:
+        self._board.push(self._legal(uci))
+
+    def pop(self) -> str:
+        return self._board.pop().uci()
+
+    def moves(self) -> list[str]:
+        return [move.uci() for move in self._board.move_stack]
+
+    def copy(self) -> ChessPosition:
+        twin = ChessPosition.__new__(ChessPosition)
+        twin.game, twin.rules, twin.start_fen = self.game, self.rules, self.start_fen
+        twin._board = self._board.copy()
+        return twin
+
+    def in_check(self) -> bool:
+        return self._board.is_check()
+
+    def outcome(self) -> Outcome | None:
+        board = self._board
+        if not any(board.generate_legal_moves()):
+            if board.is_check():
+                return Outcome(1 - self.turn, "checkmate")
+            return Outcome(None, "stalemate")
+        if board.is_insufficient_material():
+            return Outcome(None, "insufficient_material")
+        if board.is_fifty_moves():
+            return Outcome(None, "fifty_moves")
+        if board.is_repetition(3):
+            return Outcome(None, "threefold_repetition")
+        return None
+
+    def adjudicate(self, reason: str = "ply_limit") -> Outcome:
+        return Outcome(None, reason)
+
+    def material(self) -> tuple[float, float]:
+        board = self._board
+        white = sum(v * board.pieces_mask(p, chess.WHITE).bit_count() for p, v in _VALUES)
+        black = sum(v * board.pieces_mask(p, chess.BLACK).bit_count() for p, v in _VALUES)
+        return white, black
+
+    def notation(self, uci: str, style: str) -> str:
+        move = self._legal(uci)
+        if style == "uci":
+            return move.uci()
+        if style == "san":
+            return self._board.san(move)
+        raise GameError(f"Chess has no notation {style!r}; choose one of {', '.join(GAME.notations)}.")
+
+    def parse(self, text: str) -> ParseResult:
+        token = text.strip()
+        if not token:
+            return ParseResult(text, failure=ParseFailure.EMPTY)
+        start = text.index(token)
+        span = (start, start + len(token))
+        if token.lower() == "resign":
+            return ParseResult(text, failure=ParseFailure.RESIGN, span=span)
+        try:
+            move = chess.Move.from_uci(token)
+        except chess.InvalidMoveError:
+            try:
+                move = self._board.parse_san(token)
+            except chess.IllegalMoveError:
+                return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
+            except chess.AmbiguousMoveError:
+                return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
+            except chess.InvalidMoveError:
+                return ParseResult(text, failure=ParseFailure.UNPARSABLE)
+        if not self._board.is_legal(move):  # also the null move, which SAN reads from "--"
+            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
+        return ParseResult(text, move=move.uci(), span=span)
+
+    def ascii(self) -> str:
+        return ascii_board(8, 8, self.pieces())
+
+    def pieces(self) -> dict[str, str]:
+        return {
+            chess.square_name(square): piece.symbol()
+            for square, piece in self._board.piece_map().items()
+        }
+
+    def _legal(self, uci: str) -> chess.Move:
+        side = GAME.sides[self.turn].capitalize()
+        try:
+            move = chess.Move.from_uci(uci)
+        except chess.InvalidMoveError:
+            raise IllegalMove(f"{uci!r} of {side} is not a chess move in UCI, such as e2e4 or e7e8q.") from None
+        if not self._board.is_legal(move):
+            raise IllegalMove(f"{uci} is not a legal move of {side} in {self._board.fen()}.")
+        return move
+
+
+def _read_fen(fen: str) -> chess.Board:
+    try:
+        board = chess.Board(fen)
+    except ValueError as error:
+        raise InvalidFen(f"Cannot read the chess FEN {fen!r}: {error}.", ("syntax",)) from None
+    status = board.status()
+    if status != chess.STATUS_VALID:
+        problems = tuple((flag.name or "").lower() for flag in chess.Status if flag & status)
+        raise InvalidFen(f"The chess FEN {fen!r} is impossible: {', '.join(problems)}.", problems)
+    return board
+
+
+GAME = Game(
+    name="chess",
+    title="Chess",
+    sides=("white", "black"),
+    files=8,
+    ranks=8,
+    board="squares",
+    lines=(),
+    start_fen=chess.STARTING_FEN,
+    rule_sets=("standard",),
+    setups=(),
+    notations=("uci", "san"),
+    pieces=PIECES,
+    rules_text=RULES_TEXT,
+    pgn_variant=None,
+    factory=ChessPosition,
+)

@@ -1,0 +1,159 @@
+"""Janggi for the rest of the project: the `Game` record and a `Position` over `Board`."""
+
+from __future__ import annotations
+
+from games.core import (
+    AmbiguousMove,
+    Game,
+    GameError,
+    IllegalMove,
+    InvalidFen,
+    Outcome,
+    ParseFailure,
+    ParseResult,
+    PieceInfo,
+    ascii_board,
+)
+from games.janggi import ends, notation
+from games.janggi.board import Board
+from games.janggi.fen import letters_by_square
+from games.janggi.geometry import FILES, RANKS, VALUES
+from games.janggi.move import Move
+from games.janggi.movegen import UCI
+from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
+
+# The bundled model is trained on this text; it must not change by a byte.
+RULES_TEXT = (
+    "You play janggi, Korean chess, in a tournament. Cho and Han move in turn; Cho moves "
+    "first. The board has files a to i and ranks 1 to 10. A move is written as the point "
+    "a piece leaves and the point it goes to, like a4a5; a pass is the general's own "
+    "point twice, like e2e2. Checkmate wins. When the generals face each other and the "
+    "side to move passes, when both sides pass, when a position comes three times, or "
+    "after a hundred plies without a capture, the points decide: chariot 13, cannon 7, "
+    "horse 5, elephant 3, guard 3, soldier 2, and Han has 1.5 more. Answer with one legal"
+    " move in this notation and nothing else."
+)
+
+PIECES = (
+    PieceInfo("K", "general", VALUES[1], ("楚", "漢")),
+    PieceInfo("A", "guard", VALUES[2], ("士", "士")),
+    PieceInfo("N", "horse", VALUES[3], ("馬", "馬")),
+    PieceInfo("B", "elephant", VALUES[4], ("象", "象")),
+    PieceInfo("R", "chariot", VALUES[5], ("車", "車")),
+    PieceInfo("C", "cannon", VALUES[6], ("包", "包")),
+    PieceInfo("P", "soldier", VALUES[7], ("卒", "兵")),
+)
+
+
+class JanggiPosition:
+    """Janggi with all claims made automatically. Impossible positions are refused by name."""
+
+    def __init__(self, fen: str | None, rules: str, setup: str | None) -> None:
+        self.game = GAME
+        self.rules = rules
+        self._board = Board(fen or setup_fen(setup or SETUPS[0]), rules)
+        self.start_fen = self._board.fen()
+        problems = self._board.status().names()
+        if problems:
+            raise InvalidFen(f"The janggi FEN {fen!r} is impossible: {', '.join(problems)}.", problems)
+
+    @property
+    def turn(self) -> int:
+        return self._board.turn
+
+    @property
+    def ply(self) -> int:
+        return len(self._board.history)
+
+    def fen(self) -> str:
+        return self._board.fen()
+
+    def key(self) -> str:
+        return f"{self._board.board_fen()} {'wb'[self._board.turn]}"
+
+    def legal_moves(self) -> list[str]:
+        return sorted([UCI[move] for move in self._board.packed_moves()])
+
+    def push(self, uci: str) -> None:
+        self._board.push_uci(uci)
+
+    def pop(self) -> str:
+        return self._board.pop().uci()
+
+    def moves(self) -> list[str]:
+        return [UCI[record.move] for record in self._board.history]
+
+    def copy(self) -> JanggiPosition:
+        twin = JanggiPosition.__new__(JanggiPosition)
+        twin.__dict__.update(self.__dict__)
+        twin._board = self._board.copy()
+        return twin
+
+    def in_check(self) -> bool:
+        return self._board.is_check()
+
+    def outcome(self) -> Outcome | None:
+        return self._board.outcome(claim=True)
+
+    def adjudicate(self, reason: str = "ply_limit") -> Outcome:
+        return ends.decide(self._board, self._board.rules.adjudication, reason)
+
+    def material(self) -> tuple[float, float]:
+        cho, han = self._board.material
+        return cho, han
+
+    def notation(self, uci: str, style: str) -> str:
+        move = self._board.parse_uci(uci)
+        if style == "uci":
+            return move.uci()
+        if style == "san":
+            return notation.san(self._board, move)
+        if style == "lan":
+            return notation.lan(self._board, move)
+        if style == "janggi":
+            return notation.digits(self._board, move)
+        known = ", ".join(GAME.notations)
+        raise GameError(f"Janggi has no notation {style!r}; choose one of {known}.")
+
+    def parse(self, text: str) -> ParseResult:
+        token = text.strip()
+        if not token:
+            return ParseResult(text, failure=ParseFailure.EMPTY)
+        start = text.index(token)
+        span = (start, start + len(token))
+        if token.lower() == "resign":
+            return ParseResult(text, failure=ParseFailure.RESIGN, span=span)
+        try:
+            move = notation.parse_any(self._board, token)
+        except AmbiguousMove:
+            return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
+        except IllegalMove:
+            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
+        if move is None:
+            return ParseResult(text, failure=ParseFailure.UNPARSABLE)
+        return ParseResult(text, move=move.uci(), span=span)
+
+    def ascii(self) -> str:
+        return ascii_board(FILES, RANKS, self.pieces())
+
+    def pieces(self) -> dict[str, str]:
+        return letters_by_square(self._board.squares)
+
+
+GAME = Game(
+    name="janggi",
+    title="Janggi",
+    sides=("cho", "han"),
+    files=FILES,
+    ranks=RANKS,
+    board="points",
+    lines=(("d1", "f3"), ("f1", "d3"), ("d8", "f10"), ("f8", "d10")),
+    start_fen=START_FEN,
+    rule_sets=tuple(RULE_SETS),
+    setups=SETUPS,
+    notations=("uci", "san", "lan", "janggi"),
+    pieces=PIECES,
+    rules_text=RULES_TEXT,
+    pgn_variant="Janggi",
+    factory=JanggiPosition,
+)
