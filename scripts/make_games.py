@@ -20,9 +20,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
+from rich.progress import track
 
-MAX_PLIES = 140
+MAX_PLIES = 200
 MAX_RANDOM_OPENING = 6
 WINGS = ("NB", "BN")
 ENGINES = {"chess": "stockfish", "janggi": "fairy-stockfish"}
@@ -156,19 +156,18 @@ def main() -> None:
         options["UCI_Variant"] = "janggi"
     engine = UciEngine(args.engine or ENGINES[args.game], options)
     number = len(lines)
-    with args.out.open("a") as out, tqdm(total=args.count, initial=len(seen), unit="game") as bar:
+    with args.out.open("a") as out:
         if lines and not lines[-1].endswith("}"):
             out.write("\n")  # the last run was killed inside a line
-        while len(seen) < args.count:
-            number += 1
-            record = play(engine, args.game, random.Random(f"{args.seed}/{args.game}/{number}"))
-            key = tuple(record["moves"])  # type: ignore[arg-type]
-            if key in seen:
-                continue
+        for _ in track(range(len(seen), args.count), description=f"{args.game} games"):
+            key = None
+            while key is None or key in seen:
+                number += 1
+                record = play(engine, args.game, random.Random(f"{args.seed}/{args.game}/{number}"))
+                key = tuple(record["moves"])  # type: ignore[arg-type]
             seen.add(key)
             out.write(json.dumps(record, separators=(",", ":")) + "\n")
             out.flush()
-            bar.update()
     engine.close()
 
 
