@@ -1,4 +1,6 @@
-"""The rules of the games: one `Position` interface over chess and janggi. Knows nothing of models or tournaments."""
+"""The rules of the games: one `Position` interface over chess and janggi. Knows nothing of models
+or tournaments.
+"""
 
 from games import chess_game
 from games.core import (
@@ -26,7 +28,9 @@ def get_game(name: str) -> Game:
     try:
         return _GAMES[name]
     except KeyError:
-        raise UnknownGame(f"There is no game {name!r}; choose one of {', '.join(_GAMES)}.") from None
+        raise UnknownGame(
+            f"There is no game {name!r}; choose one of {', '.join(_GAMES)}."
+        ) from None
 
 
 def list_games() -> list[str]:

@@ -1,4 +1,6 @@
-"""Chess: a `Position` over python-chess, which owns the rules; this module adds only the project's interface."""
+"""Chess: a `Position` over python-chess, which owns the rules; this module adds only the project's
+interface.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ class ChessPosition:
             return move.uci()
         if style == "san":
             return self._board.san(move)
-        raise GameError(f"Chess has no notation {style!r}; choose one of {', '.join(GAME.notations)}.")
+        raise GameError(
+            f"Chess has no notation {style!r}; choose one of {', '.join(GAME.notations)}."
+        )
 
     def parse(self, text: str) -> ParseResult:
         token = text.strip()
@@ -149,7 +153,9 @@ class ChessPosition:
         try:
             move = chess.Move.from_uci(uci)
         except chess.InvalidMoveError:
-            raise IllegalMove(f"{uci!r} of {side} is not a chess move in UCI, such as e2e4 or e7e8q.") from None
+            raise IllegalMove(
+                f"{uci!r} of {side} is not a chess move in UCI, such as e2e4 or e7e8q."
+            ) from None
         if not self._board.is_legal(move):
             raise IllegalMove(f"{uci} is not a legal move of {side} in {self._board.fen()}.")
         return move

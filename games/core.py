@@ -1,4 +1,5 @@
-"""What every game gives to the rest of the project: the `Game` record, the `Position` interface, outcomes and errors.
+"""What every game gives to the rest of the project: the `Game` record, the `Position` interface,
+outcomes and errors.
 
 This module knows no game in particular; nothing outside `games` needs to know more than this.
 """
@@ -77,8 +78,8 @@ class ParseResult:
 class Outcome:
     """How a game ended.
 
-    `winner` is 0 for the side that moves first, 1 for the other, None for a draw. `points` are both sides' totals,
-    compensation included, in games that count them.
+    `winner` is 0 for the side that moves first, 1 for the other, None for a draw. `points` are both
+    sides' totals, compensation included, in games that count them.
     """
 
     winner: int | None
@@ -89,7 +90,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PieceInfo:
-    """One kind of piece: its FEN letter (first mover's case), English name, value, and a glyph for each side."""
+    """One kind of piece: its FEN letter (first mover's case), English name, value, and a glyph for
+    each side.
+    """
 
     letter: str
     name: str
@@ -117,11 +120,13 @@ class Position(Protocol):
     def fen(self) -> str: ...
 
     def key(self) -> str:
-        """Equal for two positions exactly if the repetition rule calls them the same; stable across processes."""
+        """Equal for two positions exactly if the repetition rule calls them the same; stable across
+        processes.
+        """
         ...
 
     def legal_moves(self) -> list[str]:
-        """Legal moves in UCI, sorted; empty exactly if the game has ended without anybody's claim."""
+        """Legal moves in UCI, sorted; empty exactly if the game has ended without a claim."""
         ...
 
     def push(self, uci: str) -> None:
@@ -153,7 +158,9 @@ class Position(Protocol):
         ...
 
     def notation(self, uci: str, style: str) -> str:
-        """A legal move in one of `game.notations`. Raises `IllegalMove`, or `GameError` for an unknown style."""
+        """A legal move in one of `game.notations`. Raises `IllegalMove`, or `GameError` for an
+        unknown style.
+        """
         ...
 
     def parse(self, text: str) -> ParseResult:
@@ -190,9 +197,10 @@ class Game:
     def position(
         self, fen: str | None = None, rules: str | None = None, setup: str | None = None
     ) -> Position:
-        """A position from a FEN, or of a starting arrangement; by default the start of the default rule set.
+        """A position from a FEN or of a starting arrangement; by default the usual start.
 
-        Raises `InvalidFen`, `UnknownRules`, `UnknownSetup`, and `GameError` if both FEN and arrangement are given.
+        Raises `InvalidFen`, `UnknownRules`, `UnknownSetup`, and `GameError` if both FEN and
+        arrangement are given.
         """
         if rules is None:
             rules = self.rule_sets[0]
@@ -231,7 +239,7 @@ class Game:
 
 
 def ascii_board(files: int, ranks: int, pieces: dict[str, str]) -> str:
-    """A text board with the first mover below: FEN letters, `.` for empty, ranks at the left, files below."""
+    """A text board, first mover below: FEN letters, `.` for empty, ranks left, files below."""
     names = "abcdefghi"[:files]
     rows = [
         f"{rank:>2} " + " ".join(pieces.get(f"{name}{rank}", ".") for name in names)

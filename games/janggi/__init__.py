@@ -1,4 +1,6 @@
-"""Janggi (Korean chess): a board with python-chess's vocabulary. `games.get_game("janggi")` is its neutral face."""
+"""Janggi (Korean chess): a board with python-chess's vocabulary. `games.get_game("janggi")` is its
+neutral face.
+"""
 
 from games.janggi.board import Board
 from games.janggi.fen import Status

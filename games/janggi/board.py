@@ -1,6 +1,7 @@
 """`Board`: a janggi position with its history, in the vocabulary of python-chess.
 
-Holds the state and its make/unmake; generation is in `movegen`, ends in `ends`, text forms in `fen` and `notation`.
+Holds the state and its make/unmake; generation is in `movegen`, ends in `ends`, text forms in `fen`
+and `notation`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from games.core import IllegalMove, Outcome, ascii_board
 from games.janggi import ends, fen, movegen, notation
+from games.janggi.fen import Status
 from games.janggi.geometry import CHO, FILES, GENERAL, HAN, POINTS, RANKS, VALUES
 from games.janggi.move import PASS_ALIASES, Move
 from games.janggi.rules import START_FEN, get_rules, setup_fen
@@ -42,8 +44,9 @@ class Record:
 class Board:
     """A janggi board.
 
-    `turn` is `CHO` or `HAN`, `halfmove_clock` counts plies since the last capture. Raises `InvalidFen` for a FEN that
-    cannot be read and `UnknownRules`. An impossible position is accepted; ask `status()`.
+    `turn` is `CHO` or `HAN`, `halfmove_clock` counts plies since the last capture. Raises
+    `InvalidFen` for a FEN that cannot be read and `UnknownRules`. An impossible position is
+    accepted; ask `status()`.
     """
 
     def __init__(self, fen: str = START_FEN, rules: str = "janggi") -> None:
@@ -52,7 +55,7 @@ class Board:
 
     @classmethod
     def from_setup(cls, setup: str, rules: str = "janggi") -> Board:
-        """The start with the horses and elephants of `setup`, such as `NBBN-BNNB` (Cho's, Han's). Raises `UnknownSetup`."""
+        """The start with Cho's, then Han's arrangement: `NBBN-BNNB`. Raises `UnknownSetup`."""
         return cls(setup_fen(setup), rules)
 
     def set_fen(self, text: str) -> None:
@@ -88,7 +91,10 @@ class Board:
         return fen.board_fen(self.squares)
 
     def san(self, move: Move) -> str:
-        """A legal move as Fairy-Stockfish writes it, e.g. `Hc3`, `Pab4`, `Rxe9+`, `Ke2` for a pass. Raises `IllegalMove`."""
+        """A legal move as Fairy-Stockfish writes it: `Hc3`, `Pab4`, `Rxe9+`, `Ke2` for a pass.
+
+        Raises `IllegalMove`.
+        """
         return notation.san(self, self._checked(move))
 
     def lan(self, move: Move) -> str:
@@ -135,7 +141,7 @@ class Board:
         return bool(self._find_threats()[0])
 
     def is_checkmate(self) -> bool:
-        """Whether the side to move is in check and has no legal move, not even a pass to bikjang."""
+        """Whether the side to move is in check and has no legal move, nor a pass to bikjang."""
         return self._ended is None and self.is_check() and not self.packed_moves()
 
     def is_bikjang(self) -> bool:
@@ -143,10 +149,10 @@ class Board:
         return self._facing
 
     def points(self) -> dict[str, float]:
-        """Both sides' totals, with the compensation of Han: `{"cho": 72, "han": 73.5}` at the start."""
+        """Both sides' totals, Han's compensation included: at first `{"cho": 72, "han": 73.5}`."""
         return {"cho": self.material[CHO], "han": self.material[HAN] + self.rules.komi}
 
-    def status(self) -> fen.Status:
+    def status(self) -> Status:
         """What makes the position impossible, `Status.VALID` if nothing does."""
         return fen.status(self.squares, self.turn)
 
@@ -158,7 +164,7 @@ class Board:
         return 2 * (self.fullmove_number - 1) + self.turn
 
     def outcome(self, claim: bool = False) -> Outcome | None:
-        """How the game has ended, or None. With `claim`, also the ends that a player has to claim."""
+        """How the game has ended, or None. With `claim`, also by what a player has to claim."""
         if self.is_checkmate():
             return Outcome(1 - self.turn, "checkmate")
         if self._ended is not None:
@@ -172,7 +178,7 @@ class Board:
         self.make(move.from_square << 7 | move.to_square)
 
     def push_uci(self, uci: str) -> Move:
-        """Play a legal move given in UCI and return it. Raises `IllegalMove`, and then nothing has changed."""
+        """Play a legal move given in UCI. Raises `IllegalMove`, and then nothing has changed."""
         move = self.parse_uci(uci)
         self.push(move)
         return move
@@ -246,7 +252,7 @@ class Board:
         self._ended = self._end_after_move()
 
     def perft(self, depth: int) -> int:
-        """Number of move sequences of `depth` plies; a pass is a move, and an ended game has none."""
+        """Number of move sequences of `depth` plies; a pass is a move, an ended game has none."""
         if depth == 0:
             return 1
         moves = self.packed_moves()
@@ -289,7 +295,7 @@ class Board:
         return self._legal
 
     def _generate(self) -> list[int]:
-        """Legal moves by the piece rules, check, bikjang and pass, whether or not the game has ended."""
+        """Legal moves by the rules of pieces, check, bikjang and pass, even if the game is over."""
         points, side = self.squares, self.turn
         general, other = self.generals[side], self.generals[1 - side]
         checkers, critical = self._find_threats()
@@ -300,7 +306,7 @@ class Board:
             moves = [
                 move
                 for move in moves
-                if ((move & 127) - other) % 9 and move >> 7 == general or move & 127 in between and move >> 7 != general
+                if (((move & 127) - other) % 9 if move >> 7 == general else (move & 127) in between)
             ]
         moves = movegen.legal(points, moves, side, general, checkers, critical)
         if must_break or not checkers:
@@ -317,9 +323,13 @@ class Board:
         last = self.history[-1]
         if self._facing and last.facing and self.rules.bikjang != "off":
             return "bikjang"
-        if self.rules.double_pass != "off" and _is_pass(last.move):
-            if len(self.history) > 1 and _is_pass(self.history[-2].move):
-                return "double_pass"
+        if (
+            self.rules.double_pass != "off"
+            and _is_pass(last.move)
+            and len(self.history) > 1
+            and _is_pass(self.history[-2].move)
+        ):
+            return "double_pass"
         return self._cap_reached()
 
     def _cap_reached(self) -> str | None:

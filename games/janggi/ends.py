@@ -1,7 +1,7 @@
 """How a janggi game ends besides mate: points, repetition, perpetual check, shuttling, move limits.
 
-Formulated after Fairy-Stockfish's behaviour, which the tests compare it with. Reads a board and its history and
-changes nothing.
+Formulated after Fairy-Stockfish's behaviour, which the tests compare it with. Reads a board and its
+history and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def decide(board: Board, verdict: Verdict, reason: str) -> Outcome:
-    """The outcome of an end that is a draw or decided by points; Han's half point leaves no ties."""
+    """The outcome of an end that is a draw or decided by points."""
     if verdict != "points":
         return Outcome(None, reason)
     cho, han = board.material[CHO], board.material[HAN] + board.rules.komi
@@ -50,8 +50,8 @@ def claimable(board: Board) -> Outcome | None:
 def repetition(board: Board, window: int) -> tuple[int, Outcome] | None:
     """The n-th occurrence of the position, with the distance in plies to the first of the n.
 
-    Looks back at most `window` plies, which the last capture limits. The side that gave check at every turn since then
-    loses, unless both did.
+    Looks back at most `window` plies, which the last capture limits. The side that gave check at
+    every turn since then loses, unless both did.
     """
     history, turn = board.history, board.turn
     wanted = board.rules.repetition_count - 1
@@ -73,11 +73,13 @@ def repetition(board: Board, window: int) -> tuple[int, Outcome] | None:
 
 
 def back_and_forth(board: Board, window: int) -> int | None:
-    """Whether the last move shuttles one piece for the fifth time, as the distance in plies to the first of the five.
+    """Whether the last move shuttles one piece for the fifth time, as the distance in plies to the
+    first of the five.
 
-    The mover's last four moves go A-B, B-A, A-B, B-A, and the one before them came to A without a capture; none of
-    them answers a check. Guards and generals may shuttle. One pass just before the last move is skipped. At the root
-    of a game Fairy-Stockfish sees a move that came to a1, and so does this.
+    The mover's last four moves go A-B, B-A, A-B, B-A, and the one before them came to A without a
+    capture; none of them answers a check. Guards and generals may shuttle. One pass just before the
+    last move is skipped. At the root of a game Fairy-Stockfish sees a move that came to a1, and so
+    does this.
     """
     own = board.history[-1::-2]  # the mover's moves, latest first
     last = own[0].move

@@ -1,4 +1,6 @@
-"""Janggi FEN: reading, writing, and the named problems of an impossible position. Knows no rule set."""
+"""Janggi FEN: reading, writing, and the named problems of an impossible position. Knows no rule
+set.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,11 @@ class ParsedFen:
 
 
 def parse_fen(fen: str) -> ParsedFen:
-    """Read a FEN of 6 fields, or its short forms of 4 (without the dashes), 2 (board and side) or 1 (board).
+    """Read a FEN of 6 fields, or its short forms of 4 (without the dashes), 2 (board and side) or 1
+    (board).
 
-    Accepts what Fairy-Stockfish accepts; `status` judges whether the position is possible. Raises `InvalidFen` with the
-    problem named.
+    Accepts what Fairy-Stockfish accepts; `status` judges whether the position is possible. Raises
+    `InvalidFen` with the problem named.
     """
 
     def refuse(problem: str, text: str) -> InvalidFen:
@@ -103,9 +106,13 @@ def parse_fen(fen: str) -> ParsedFen:
     if counters[:2] == ["-", "-"]:
         counters = counters[2:]
     if len(counters) not in (0, 2):
-        raise refuse("bad_fields", "after board and side come '- -', a half-move clock and a move number")
+        raise refuse(
+            "bad_fields", "after board and side come '- -', a half-move clock and a move number"
+        )
     if not all(re.fullmatch(r"[0-9]{1,6}", counter) for counter in counters):
-        raise refuse("bad_counter", f"{' '.join(counters)!r} is not a half-move clock and a move number")
+        raise refuse(
+            "bad_counter", f"{' '.join(counters)!r} is not a half-move clock and a move number"
+        )
     halfmove, fullmove = (int(counters[0]), int(counters[1])) if counters else (0, 1)
     return ParsedFen(points, turn, halfmove, max(fullmove, 1))
 
@@ -127,7 +134,9 @@ def _parse_board(text: str, refuse: Callable[[str, str], InvalidFen]) -> list[in
             else:
                 raise refuse("bad_letter", f"{letter!r} on rank {rank} is no piece")
         if len(line) != FILES:
-            raise refuse("bad_rank_width", f"rank {rank} ({row!r}) is {len(line)} points wide, not {FILES}")
+            raise refuse(
+                "bad_rank_width", f"rank {rank} ({row!r}) is {len(line)} points wide, not {FILES}"
+            )
         points = line + points
     return points
 

@@ -1,7 +1,9 @@
-"""The janggi board as tables: points, lines, and where every piece goes or comes from on an empty board.
+"""The janggi board as tables: points, lines, and where every piece goes or comes from on an empty
+board.
 
-A point is `9 * (rank - 1) + file`, with files a..i as 0..8 and ranks 1..10 from Cho's side, so 0..89. A piece is
-`kind` for Cho and `8 + kind` for Han; an empty point is 0. Knows nothing of games, turns or legality.
+A point is `9 * (rank - 1) + file`, with files a..i as 0..8 and ranks 1..10 from Cho's side, so
+0..89. A piece is `kind` for Cho and `8 + kind` for Han; an empty point is 0. Knows nothing of
+games, turns or legality.
 """
 
 from __future__ import annotations
@@ -59,8 +61,9 @@ def _rays(point: int) -> tuple[tuple[int, ...], ...]:
     return (*rays, *_diagonal_rays(point))
 
 
-# For each point the lines a chariot slides along: rank, file, and the X of a palace. A cannon uses the same lines;
-# on the X it then jumps from corner to corner only, since a line from the centre is one point long.
+# For each point the lines a chariot slides along: rank, file, and the X of a palace. A cannon uses
+# the same lines; on the X it then jumps from corner to corner only, since a line from the centre is
+# one point long.
 RAYS = tuple(_rays(point) for point in range(POINTS))
 
 
@@ -124,8 +127,8 @@ def _elephant_steps(point: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]]
     return tuple(steps)
 
 
-# Horse: for each leg point that must be free, the targets. Elephant: for each first block point, pairs of second
-# block point and target.
+# Horse: for each leg point that must be free, the targets. Elephant: for each first block point,
+# pairs of second block point and target.
 HORSE_STEPS = tuple(_horse_steps(point) for point in range(POINTS))
 ELEPHANT_STEPS = tuple(_elephant_steps(point) for point in range(POINTS))
 

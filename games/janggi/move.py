@@ -43,7 +43,9 @@ class Move:
         """Read `<from><to>` with ranks 1 to 10. Raises `IllegalMove`."""
         match = UCI_FORM.fullmatch(uci)
         if match is None:
-            raise IllegalMove(f"{uci!r} is not a janggi move in UCI, such as a4a5, or e2e2 for a pass.")
+            raise IllegalMove(
+                f"{uci!r} is not a janggi move in UCI, such as a4a5, or e2e2 for a pass."
+            )
         return cls(_SQUARES[match[1]], _SQUARES[match[2]])
 
     @property

@@ -1,7 +1,7 @@
 """Move generation and attack tests on a bare list of 90 points; the hot loops of janggi.
 
-Knows how pieces move and what attacks a general; knows nothing of turns' history, rule sets or ends. A move is packed
-into one integer, `from << 7 | to`.
+Knows how pieces move and what attacks a general; knows nothing of turns' history, rule sets or
+ends. A move is packed into one integer, `from << 7 | to`.
 """
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ def attacked(points: list[int], general: int, side: int) -> bool:
 def threats(points: list[int], general: int, side: int) -> tuple[list[int], set[int]]:
     """Who gives check to `general`, and the points on which check depends.
 
-    A move of another man that neither leaves nor enters one of these points changes nothing about the attacks on the
-    general: it is legal if there is no check and illegal if there is one. One move takes at most one piece off a line
-    and puts at most one on it, so on each line a chariot matters with up to one piece before it, a cannon with up to
-    two.
+    A move of another man that neither leaves nor enters one of these points changes nothing about
+    the attacks on the general: it is legal if there is no check and illegal if there is one. One
+    move takes at most one piece off a line and puts at most one on it, so on each line a chariot
+    matters with up to one piece before it, a cannon with up to two.
     """
     enemy = 0 if side == HAN else 8
     chariot, cannon = enemy | CHARIOT, enemy | CANNON
@@ -195,7 +195,9 @@ def legal(
     checkers: list[int],
     critical: set[int],
 ) -> list[int]:
-    """The moves of `pseudo` that leave the general of `side` unattacked; the last two arguments are of `threats`."""
+    """The moves of `pseudo` that leave the general of `side` unattacked; the last two arguments are
+    of `threats`.
+    """
     moves = []
     for move in pseudo:
         origin, target = move >> 7, move & 127

@@ -23,7 +23,9 @@ _DIGITS = re.compile(r"([KAHENBRCP])([0-9][1-9])[-x]([0-9][1-9])[+#]?")
 
 
 def san(board: Board, move: Move) -> str:
-    """A legal move with as much of its origin as tells it apart from others of the same kind: `Hc3`, `Pab4`, `Rxe9#`."""
+    """A legal move with as much of its origin as tells it apart from others of the same kind:
+    `Hc3`, `Pab4`, `Rxe9#`.
+    """
     origin = move.from_square
     kind = board.squares[origin]
     rivals = [
@@ -43,7 +45,9 @@ def san(board: Board, move: Move) -> str:
     else:
         hint = name
     capture = "x" if _captures(board, move) else ""
-    return f"{_LETTERS[kind & 7]}{hint}{capture}{SQUARE_NAMES[move.to_square]}{_suffix(board, move)}"
+    return (
+        f"{_LETTERS[kind & 7]}{hint}{capture}{SQUARE_NAMES[move.to_square]}{_suffix(board, move)}"
+    )
 
 
 def lan(board: Board, move: Move) -> str:
@@ -52,7 +56,9 @@ def lan(board: Board, move: Move) -> str:
 
 
 def digits(board: Board, move: Move) -> str:
-    """A legal move with points as in Korean books, rank then file, ranks counted from Han's side: `H02-83`."""
+    """A legal move with points as in Korean books, rank then file, ranks counted from Han's side:
+    `H02-83`.
+    """
     return _long(board, move, _digits(move.from_square), _digits(move.to_square))
 
 

@@ -18,7 +18,6 @@ from games.janggi import ends, notation
 from games.janggi.board import Board
 from games.janggi.fen import letters_by_square
 from games.janggi.geometry import FILES, RANKS, VALUES
-from games.janggi.move import Move
 from games.janggi.movegen import UCI
 from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
 
@@ -51,11 +50,13 @@ class JanggiPosition:
     def __init__(self, fen: str | None, rules: str, setup: str | None) -> None:
         self.game = GAME
         self.rules = rules
-        self._board = Board(fen or setup_fen(setup or SETUPS[0]), rules)
+        self._board = Board(setup_fen(setup or SETUPS[0]) if fen is None else fen, rules)
         self.start_fen = self._board.fen()
         problems = self._board.status().names()
         if problems:
-            raise InvalidFen(f"The janggi FEN {fen!r} is impossible: {', '.join(problems)}.", problems)
+            raise InvalidFen(
+                f"The janggi FEN {fen!r} is impossible: {', '.join(problems)}.", problems
+            )
 
     @property
     def turn(self) -> int:

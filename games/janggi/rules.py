@@ -1,4 +1,6 @@
-"""Rule sets and starting arrangements of janggi as data. Holds no logic: `ends` and `board` read these records."""
+"""Rule sets and starting arrangements of janggi as data. Holds no logic: `ends` and `board` read
+these records.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ Verdict = Literal["off", "draw", "points"]
 
 @dataclass(frozen=True)
 class Rules:
-    """One rule set. Limits are in plies. `bikjang`, `double_pass` and `ply_cap` end the game at once, `repetition`,
-    `back_and_forth` and `no_capture` when a player claims them.
+    """One rule set. Limits are in plies. `bikjang`, `double_pass` and `ply_cap` end the game at
+    once, `repetition`, `back_and_forth` and `no_capture` when a player claims them.
     """
 
     name: str
     bikjang: Verdict  # the generals face each other and the player to move passes
     double_pass: Verdict
-    repetition: Verdict  # the same position for the `repetition_count`-th time; perpetual check loses
+    repetition: (
+        Verdict  # the same position for the `repetition_count`-th time; perpetual check loses
+    )
     repetition_count: int = 3
     back_and_forth: bool = False  # shuttling one piece between two points loses at the fifth move
     no_capture: Verdict = "off"
@@ -31,8 +35,8 @@ class Rules:
     komi: float = 1.5  # Han's compensation for moving second
 
 
-# The first four are Fairy-Stockfish's variants of the same names. `kakao` follows the most used app: facing generals
-# mean nothing, and 200 plies or two passes are counted out.
+# The first four are Fairy-Stockfish's variants of the same names. `kakao` follows the most used
+# app: facing generals mean nothing, and 200 plies or two passes are counted out.
 RULE_SETS: dict[str, Rules] = {
     rules.name: rules
     for rules in (
