@@ -205,9 +205,8 @@ class Game:
         if rules is None:
             rules = self.rule_sets[0]
         if rules not in self.rule_sets:
-            raise UnknownRules(
-                f"{self.title} has no rule set {rules!r}; choose one of {', '.join(self.rule_sets)}."
-            )
+            known = ", ".join(self.rule_sets)
+            raise UnknownRules(f"{self.title} has no rule set {rules!r}; choose one of {known}.")
         if setup is not None and setup not in self.setups:
             known = ", ".join(self.setups) or "none: leave it out"
             raise UnknownSetup(f"{self.title} has no setup {setup!r}; known setups: {known}.")
@@ -239,7 +238,7 @@ class Game:
 
 
 def ascii_board(files: int, ranks: int, pieces: dict[str, str]) -> str:
-    """A text board, first mover below: FEN letters, `.` for empty, ranks left, files below."""
+    """A text board, first mover below: FEN letters, `.` for empty, ranks and files named."""
     names = "abcdefghi"[:files]
     rows = [
         f"{rank:>2} " + " ".join(pieces.get(f"{name}{rank}", ".") for name in names)

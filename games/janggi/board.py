@@ -13,7 +13,7 @@ from games.core import IllegalMove, Outcome, ascii_board
 from games.janggi import ends, fen, movegen, notation
 from games.janggi.fen import Status
 from games.janggi.geometry import CHO, FILES, GENERAL, HAN, POINTS, RANKS, VALUES
-from games.janggi.move import PASS_ALIASES, Move
+from games.janggi.move import MOVES, PASS_ALIASES, Move
 from games.janggi.rules import START_FEN, get_rules, setup_fen
 
 # Zobrist keys by piece and point, the same in every process.
@@ -117,17 +117,17 @@ class Board:
     @property
     def legal_moves(self) -> list[Move]:
         """All legal moves; empty after checkmate and after an end that needs no claim."""
-        return [Move(move >> 7, move & 127) for move in sorted(self.packed_moves())]
+        return [MOVES[move] for move in sorted(self.packed_moves())]
 
     @property
     def pass_move(self) -> Move:
         """The pass of the side to move, legal or not."""
-        return Move(self.generals[self.turn], self.generals[self.turn])
+        return MOVES[self.generals[self.turn] << 7 | self.generals[self.turn]]
 
     @property
     def move_stack(self) -> list[Move]:
         """The moves pushed since the root, oldest first."""
-        return [Move(record.move >> 7, record.move & 127) for record in self.history]
+        return [MOVES[record.move] for record in self.history]
 
     def is_legal(self, move: Move) -> bool:
         return move.from_square << 7 | move.to_square in self.packed_moves()
@@ -185,7 +185,7 @@ class Board:
 
     def peek(self) -> Move:
         """The last move. Raises `IndexError` at the root."""
-        return self.move_stack[-1]
+        return MOVES[self.history[-1].move]
 
     def pop(self) -> Move:
         """Take the last move back and return it. Raises `IndexError` at the root."""
@@ -210,7 +210,7 @@ class Board:
         self._ended = record.ended
         self._threats = record.threats
         self._legal = record.legal
-        return Move(origin, target)
+        return MOVES[record.move]
 
     def make(self, move: int) -> None:
         """`push` of a packed move."""

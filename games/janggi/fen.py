@@ -79,10 +79,9 @@ class ParsedFen:
 
 
 def parse_fen(fen: str) -> ParsedFen:
-    """Read a FEN of 6 fields, or its short forms of 4 (without the dashes), 2 (board and side) or 1
-    (board).
+    """Read a FEN: `board side - - halfmove fullmove`; all fields after the board may be missing.
 
-    Accepts what Fairy-Stockfish accepts; `status` judges whether the position is possible. Raises
+    Accepts impossible positions, as Fairy-Stockfish does; `status` judges them. Raises
     `InvalidFen` with the problem named.
     """
 
@@ -103,17 +102,15 @@ def parse_fen(fen: str) -> ParsedFen:
     if turn is None:
         raise refuse("bad_side", f"the side to move is {fields[1]!r}, not w or b")
     counters = fields[2:]
-    if counters[:2] == ["-", "-"]:
-        counters = counters[2:]
-    if len(counters) not in (0, 2):
-        raise refuse(
-            "bad_fields", "after board and side come '- -', a half-move clock and a move number"
-        )
-    if not all(re.fullmatch(r"[0-9]{1,6}", counter) for counter in counters):
-        raise refuse(
-            "bad_counter", f"{' '.join(counters)!r} is not a half-move clock and a move number"
-        )
-    halfmove, fullmove = (int(counters[0]), int(counters[1])) if counters else (0, 1)
+    while counters and counters[0] == "-" and len(fields) - len(counters) < 4:
+        counters.pop(0)  # castling and en passant, which janggi has not
+    if len(counters) > 2:
+        raise refuse("bad_fields", "after board and side come '- -', half-move clock, move number")
+    for counter in counters:
+        if not re.fullmatch(r"[0-9]{1,9}", counter):
+            raise refuse("bad_counter", f"{counter!r} is not a half-move clock or move number")
+    halfmove = int(counters[0]) if counters else 0
+    fullmove = int(counters[1]) if len(counters) > 1 else 1
     return ParsedFen(points, turn, halfmove, max(fullmove, 1))
 
 

@@ -1,4 +1,7 @@
-"""A janggi move and its UCI text. Knows squares, not positions."""
+"""A janggi move: its UCI text and its packed form. Knows squares, not positions.
+
+Packed, a move is the integer `from << 7 | to`; the generator and the board work with those.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from games.core import IllegalMove
-from games.janggi.geometry import SQUARE_NAMES
+from games.janggi.geometry import POINTS, SQUARE_NAMES
 
 _SQUARES = {name: square for square, name in enumerate(SQUARE_NAMES)}
 UCI_FORM = re.compile(r"([a-i](?:10|[1-9]))([a-i](?:10|[1-9]))")
@@ -54,3 +57,12 @@ class Move:
 
     def __str__(self) -> str:
         return self.uci()
+
+
+# Every move by its packed form, made once: a list of legal moves is then a list of look-ups.
+MOVES = {
+    origin << 7 | target: Move(origin, target)
+    for origin in range(POINTS)
+    for target in range(POINTS)
+}
+UCI = {packed: move.uci() for packed, move in MOVES.items()}

@@ -19,19 +19,12 @@ from games.janggi.geometry import (
     HORSE_ORIGINS,
     HORSE_STEPS,
     PALACE_STEPS,
-    POINTS,
     RAYS,
     SOLDIER,
     SOLDIER_ORIGINS,
     SOLDIER_STEPS,
-    SQUARE_NAMES,
 )
 
-# UCI text of every packed move.
-UCI = tuple(
-    SQUARE_NAMES[move >> 7] + SQUARE_NAMES[move & 127] if move & 127 < POINTS else ""
-    for move in range(POINTS << 7)
-)
 # By side, whether a piece is its own.
 _OWN = (
     tuple(0 < piece < 8 for piece in range(16)),

@@ -18,7 +18,7 @@ from games.janggi import ends, notation
 from games.janggi.board import Board
 from games.janggi.fen import letters_by_square
 from games.janggi.geometry import FILES, RANKS, VALUES
-from games.janggi.movegen import UCI
+from games.janggi.move import UCI
 from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
 
 # The bundled model is trained on this text; it must not change by a byte.
