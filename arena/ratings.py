@@ -1,0 +1,342 @@
+"""Ratings of a field and statistics of colour pairs, as pure functions of results.
+
+Bradley-Terry with Davidson's draws (Davidson 1970) and a first-move advantage, fitted by maximum
+likelihood: d = (R_first - R_second + A) ln 10 / 400 and P(win) : P(draw) : P(loss) = e^(d/2) : nu :
+e^(-d/2). Where the maximum does not exist the answer is a one-sided bound or a sentence; infinities
+and NaN never leave here. Knows nothing of the database and of how games are played.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+ELO = 400 / math.log(10)  # Elo points per natural unit of strength
+Z95 = 1.959964  # two-sided 95% of the normal distribution
+_NO_MAXIMUM = 1e-4  # less information (errors beyond 100 natural units): it runs off to infinity
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished game between two agents (indices). `winner` is a side (0 = first mover) or None
+    for a draw.
+    """
+
+    first: int
+    second: int
+    winner: int | None
+
+
+@dataclass(frozen=True)
+class Rating:
+    """In Elo, zero being the mean of the field. None is "not known"; then `note` says why, in
+    words.
+    """
+
+    rating: float | None
+    low: float | None  # ends of the 95% interval
+    high: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of the table, best first. `score` counts a draw as a half."""
+
+    agent: int
+    played: int
+    wins: int
+    draws: int
+    losses: int
+    score: float
+    rating: Rating
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Maximum of the likelihood: strengths in natural units with mean zero, and their standard
+    errors.
+    """
+
+    strength: Floats
+    error: Floats
+    advantage: float  # of the first mover, natural units
+    draw: float  # nu; 0 when there was no draw
+
+
+def standings(agents: int, games: Sequence[Played]) -> list[Standing]:
+    """The table of `agents` agents after `games`, best score first."""
+    tally = np.zeros((agents, 3), dtype=int)
+    for game in games:
+        column = 1 if game.winner is None else 2 * game.winner
+        tally[game.first, column] += 1
+        tally[game.second, 2 - column] += 1
+    found = ratings(agents, games)
+    rows = [
+        Standing(i, won + drew + lost, won, drew, lost, won + drew / 2, found[i])
+        for i, (won, drew, lost) in enumerate(tally.tolist())
+    ]
+    return sorted(
+        rows, key=lambda r: (-r.score, r.played, -round(r.rating.rating or 0.0, 1), r.agent)
+    )
+
+
+def ratings(agents: int, games: Sequence[Played]) -> list[Rating]:
+    """The rating of each agent with its 95% interval.
+
+    The likelihood has a maximum only among agents that are connected by chains of "did not lose to"
+    in both directions. The largest such group is rated (mean zero); an agent outside it that won
+    (lost) all its games against the group gets a lower (upper) bound: the rating at which that
+    would happen once in twenty times.
+    """
+    if not games:
+        return [Rating(None, None, None, "no game played yet")] * agents
+    counts = np.zeros((3, agents, agents))  # first mover's wins, draws, losses by [first, second]
+    for game in games:
+        counts[1 if game.winner is None else 2 * game.winner, game.first, game.second] += 1
+    wins, draws, losses = counts
+    not_lost = wins + draws + (losses + draws).T
+    played = not_lost + not_lost.T > 0
+
+    groups = _strongly_connected(not_lost > 0)
+    # Among equally large groups the one with the most games; then the one that lost most, so that
+    # the rest is ahead.
+    group = max(groups, key=lambda g: (len(g), played[g].sum(), not_lost[:, g].sum()))
+    fit, fit_note = _fit_what_exists(counts[np.ix_(range(3), group, group)])
+    if len(group) == 1:
+        fit_note = "the zero of this table: no results both ways connect the agents"
+
+    result: list[Rating] = []
+    for agent in range(agents):
+        if agent in group:
+            at = group.index(agent)
+            centre, half = fit.strength[at] * ELO, Z95 * fit.error[at] * ELO
+            alone = len(group) == 1
+            result.append(
+                Rating(float(centre), None, None, fit_note)
+                if alone
+                else Rating(float(centre), float(centre - half), float(centre + half), fit_note)
+            )
+        elif not played[agent].any():
+            result.append(Rating(None, None, None, "no game played yet"))
+        elif not played[agent, group].any():
+            result.append(Rating(None, None, None, "no game yet against the agents that are rated"))
+        else:
+            result.append(_bound(agent, group, wins, losses, fit))
+    return result
+
+
+def fit(counts: Floats, *, advantage: bool = True, draw: float | None = None) -> Fit | None:
+    """Newton's method with the analytic Hessian; None when the likelihood has no maximum.
+
+    `counts` is [3, n, n]: wins, draws and losses of the first mover by (first, second). Without
+    `advantage` it is fixed at zero; `draw` fixes nu. The errors come from the inverse information
+    of all fitted parameters together, restricted to strengths that sum to zero.
+    """
+    n = counts.shape[1]
+    first, second = np.nonzero(counts.sum(axis=0))
+    win, drawn, lost = (counts[k, first, second] for k in range(3))
+    total = win + drawn + lost
+    fit_draw = draw is None and drawn.sum() > 0
+    columns = n + advantage + fit_draw
+
+    # Each game type's d as a linear function of (strengths, advantage, log nu), strengths by a
+    # basis of sum zero.
+    design = np.zeros((len(first), n + advantage))
+    rows = np.arange(len(first))
+    design[rows, first] += 1
+    design[rows, second] -= 1
+    design[:, n:] = 1
+    basis = np.zeros((columns, columns - 1))
+    basis[:n, : n - 1] = np.linalg.qr(np.eye(n) - 1 / n)[0][:, : n - 1]
+    basis[n:, n - 1 :] = np.eye(columns - n)
+
+    x = np.zeros(columns)
+    value = -math.inf
+    step = np.zeros(columns)
+    for _ in range(60):
+        eta = x[-1] if fit_draw else math.log(draw) if draw else -math.inf
+        p, logs = _probabilities(design @ x[: n + advantage], eta)
+        new = float(
+            sum(
+                seen[seen > 0] @ log[seen > 0]
+                for seen, log in zip((win, drawn, lost), logs, strict=True)
+            )
+        )
+        if new < value - 1e-12 * abs(value):
+            step /= 2
+            x = x - step
+            continue
+        value = new
+        lean = p[0] - p[2]
+        gradient = np.zeros(columns)
+        gradient[: n + advantage] = design.T @ ((win - lost - total * lean) / 2)
+        information = np.zeros((columns, columns))
+        weight = total * (p[0] + p[2] - lean**2) / 4
+        information[: n + advantage, : n + advantage] = design.T @ (weight[:, None] * design)
+        if fit_draw:
+            gradient[-1] = (drawn - total * p[1]).sum()
+            information[-1, -1] = (total * p[1] * (1 - p[1])).sum()
+            cross = design.T @ (-total * p[1] * lean / 2)
+            information[-1, : n + advantage] = information[: n + advantage, -1] = cross
+        reduced = basis.T @ information @ basis
+        if reduced.size and np.linalg.eigvalsh(reduced)[0] < _NO_MAXIMUM:
+            return None
+        if np.abs(gradient).max() < 1e-9 * total.sum():
+            break
+        step = basis @ np.linalg.solve(reduced, basis.T @ gradient)
+        x = x + step
+    else:
+        return None
+    covariance = basis @ np.linalg.inv(reduced) @ basis.T
+    nu = math.exp(x[-1]) if fit_draw else draw or 0.0
+    return Fit(x[:n], np.sqrt(np.diag(covariance)[:n]), float(x[n]) if advantage else 0.0, nu)
+
+
+def _fit_what_exists(counts: Floats) -> tuple[Fit, str]:
+    """The fit of a strongly connected group, with the parameters held fixed that its games cannot
+    tell, and a note.
+    """
+    n = counts.shape[1]
+    if n == 1:
+        return Fit(np.zeros(1), np.zeros(1), 0.0, 0.0), ""
+    if found := fit(counts):
+        return found, ""
+    if found := fit(counts, advantage=False):
+        return found, "too few games to tell the first move's advantage: taken as zero"
+    # With nu fixed the maximum exists whenever the group is strongly connected. Two equal agents
+    # draw nu / (nu + 2).
+    share = (counts[1].sum() + 0.5) / (counts.sum() + 1)
+    found = fit(counts, advantage=False, draw=2 * share / (1 - share))
+    if found is None:
+        raise AssertionError("the likelihood of a strongly connected group has a maximum")
+    return found, "too few decided games: the share of draws taken as equal for all"
+
+
+def _probabilities(d: Floats, eta: float) -> tuple[Floats, Floats]:
+    """P(win), P(draw), P(loss) for each d (natural units), and their logarithms; eta = log nu."""
+    utilities = np.stack([d / 2, np.full_like(d, eta), -d / 2])
+    logs = utilities - np.logaddexp.reduce(utilities, axis=0)
+    return np.exp(logs), logs
+
+
+def _bound(agent: int, group: list[int], wins: Floats, losses: Floats, fit: Fit) -> Rating:
+    """For an agent that won, or lost, all its games against the rated group."""
+    won = (wins[agent, group] + losses[group, agent]).sum()
+    lost = (losses[agent, group] + wins[group, agent]).sum()
+    sign = 1.0 if won else -1.0
+    eta = math.log(fit.draw) if fit.draw else -math.inf
+
+    def chance(strength: float) -> float:
+        """Logarithm of the probability of winning (losing) all the games at this strength."""
+        total = 0.0
+        for at, other in enumerate(group):
+            ahead = strength - fit.strength[at]
+            for d, games in (
+                (ahead + fit.advantage, wins[agent, other] + losses[agent, other]),
+                (ahead - fit.advantage, wins[other, agent] + losses[other, agent]),
+            ):
+                if games:
+                    total += games * float(_probabilities(np.array([sign * d]), eta)[1][0, 0])
+        return total
+
+    low, high = -50.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        # The chance of winning all grows with the strength, the chance of losing all falls with it.
+        if (chance(middle) < math.log(0.05)) == (sign > 0):
+            low = middle
+        else:
+            high = middle
+    bound = (low + high) / 2 * ELO
+    if won:
+        return Rating(
+            None, bound, None, f"won all {int(won)} games against the rated: only a lower bound"
+        )
+    return Rating(
+        None, None, bound, f"lost all {int(lost)} games against the rated: only an upper bound"
+    )
+
+
+def _strongly_connected(edges: NDArray[np.bool_]) -> list[list[int]]:
+    """The strongly connected components of a small directed graph (by its transitive closure)."""
+    n = len(edges)
+    reach = edges | np.eye(n, dtype=bool)
+    for k in range(n):
+        reach |= reach[:, k : k + 1] & reach[k]
+    mutual = reach & reach.T
+    return [
+        np.nonzero(row)[0].tolist() for i, row in enumerate(mutual) if np.nonzero(row)[0][0] == i
+    ]
+
+
+@dataclass(frozen=True)
+class PairStatistics:
+    """Strength of one agent over another from colour pairs, in Elo; None where the pairs cannot
+    tell, with a note.
+    """
+
+    pairs: int
+    score: float | None  # mean of the pair scores, 0..1
+    elo: float | None
+    low: float | None  # ends of the 95% interval
+    high: float | None
+    normalized_elo: float | None
+    los: float | None  # likelihood of superiority, 0..1
+    note: str = ""
+
+
+def pair_counts(agent: int, other: int, games: Iterable[Played]) -> list[int]:
+    """Pentanomial counts (LL, LD, DD+WL, WD, WW) of `agent` against `other`.
+
+    The k-th game with `agent` moving first makes a pair with the k-th game with `other` moving
+    first; a game whose partner is missing is not counted.
+    """
+    points: dict[int, list[int]] = {agent: [], other: []}
+    for game in games:
+        if {game.first, game.second} == {agent, other}:
+            mine = 0 if game.first == agent else 1
+            points[game.first].append(1 if game.winner is None else 2 * (game.winner == mine))
+    seen = Counter(a + b for a, b in zip(points[agent], points[other], strict=False))
+    return [seen[total] for total in range(5)]
+
+
+def pair_statistics(counts: Sequence[int]) -> PairStatistics:
+    """Elo, normalised Elo and likelihood of superiority from pentanomial counts (Van den Bergh's
+    notes).
+    """
+    n = sum(counts)
+    if not n:
+        return PairStatistics(0, None, None, None, None, None, None, "no complete pair yet")
+    scores = np.arange(5) / 4
+    share = np.array(counts) / n
+    mean = float(share @ scores)
+    variance = float(share @ (scores - mean) ** 2)
+    if not variance:
+        return PairStatistics(
+            n, mean, _elo(mean), None, None, None, None, "all pairs ended alike: no interval"
+        )
+    error = math.sqrt(variance / n)
+    return PairStatistics(
+        n,
+        mean,
+        _elo(mean),
+        _elo(mean - 1.96 * error),
+        _elo(mean + 1.96 * error),
+        (mean - 0.5) / math.sqrt(2 * variance) * 800 / math.log(10),
+        0.5 * math.erfc((0.5 - mean) / error / math.sqrt(2)),
+    )
+
+
+def _elo(score: float) -> float | None:
+    """The Elo difference at which `score` is expected; None at and beyond 0 and 1, where there is
+    none.
+    """
+    return -400 * math.log10(1 / score - 1) if 0 < score < 1 else None
