@@ -1,0 +1,67 @@
+"""What match play and agents know of each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import games
+from arena import keys
+from arena.types import GameSpec, MoveChoice
+from engine import ChoiceOutput, ChoiceParams, Tokenizer
+
+
+class InfrastructureError(RuntimeError):
+    """Something below the agents failed (engine, actor, network): the game is void."""
+
+
+@dataclass(frozen=True)
+class GameView:
+    """What an agent sees when it is to move."""
+
+    position: games.Position  # to be left as it is: an agent that wants to search takes a copy
+    moves: Sequence[str]  # UCI, since the start
+    legal_moves: Sequence[str]  # UCI, sorted, never empty
+    spec: GameSpec
+    side: int  # 0 = first mover
+    ply: int  # of the move to be made, 0-based
+
+    def key(self, purpose: str) -> int:
+        """The 64-bit key of a draw at this ply."""
+        return keys.key(self.spec.seed, self.spec.number, self.ply, purpose)
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator for one draw at this ply."""
+        return keys.rng(self.spec.seed, self.spec.number, self.ply, purpose)
+
+
+class Agent(Protocol):
+    """One side of one game."""
+
+    async def move(self, view: GameView) -> MoveChoice:
+        """The answer. May raise `InfrastructureError`; any other exception loses the game."""
+        ...
+
+    async def close(self) -> None:
+        """Called once after the last move, also of a game that was broken off."""
+        ...
+
+
+class EngineClient(Protocol):
+    """The way to the shared engine; each runtime has its own."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of a prompt and its answer together."""
+        ...
+
+    async def choose(
+        self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
+    ) -> ChoiceOutput:
+        """As `engine.AsyncLLM.choose`; aborts the request when the awaiting task is cancelled."""
+        ...
