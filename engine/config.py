@@ -1,0 +1,55 @@
+"""What an engine is built from. Plain data: it crosses process borders and imports nothing heavy."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Settings of one engine. Names follow vLLM where the meaning is the same.
+
+    model: a Hugging Face directory or id, or the path of a GGUF file.
+    dtype: "auto" takes bfloat16 where the device is fast at it, float32 elsewhere.
+    device: "auto" takes CUDA when there is one.
+    max_model_len: tokens of a prompt and its answer together; None takes the model's own limit.
+    max_num_seqs: requests that are worked on at a time.
+    max_num_batched_tokens: rows of one step, over all requests.
+    gpu_memory_utilization: share of the GPU's memory that weights and cache may take.
+    kv_cache_memory: bytes of the key-value cache; None takes what the GPU leaves, or at most 2 GiB on CPU.
+    enable_prefix_caching: keep what was computed, for later prompts with the same beginning.
+    max_waiting: requests that may wait; one more fails at once with QueueFull.
+    num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
+    seed: decides the draws of requests that bring no seed of their own.
+    """
+
+    model: str
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    gpu_memory_utilization: float = 0.90
+    kv_cache_memory: int | None = None
+    enable_prefix_caching: bool = True
+    max_waiting: int = 1024
+    num_threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("EngineConfig.model is empty; give a model directory, id or GGUF file.")
+        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise ValueError(
+                f"EngineConfig.dtype is {self.dtype!r}; use auto, float32, bfloat16 or float16."
+            )
+        for name in ("max_model_len", "kv_cache_memory", "num_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"EngineConfig.{name} is {value}; it must be at least 1, or None.")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1."
+                )
+        if not 0.0 < self.gpu_memory_utilization <= 1.0:
+            raise ValueError("EngineConfig.gpu_memory_utilization must be above 0 and at most 1.")

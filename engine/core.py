@@ -1,0 +1,415 @@
+"""The engine without threads: makes requests, runs steps, and says what each step finished.
+
+`LLM` drives it in the caller's thread, `AsyncLLM` in one of its own. Making a request (`make_*`) touches no
+shared state and may be done in any thread; everything else belongs to the thread that steps.
+"""
+
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from engine.choice import ChoiceTree, Floats, draw, log_stop, normalise, uniform
+from engine.config import EngineConfig
+from engine.errors import (
+    DeadlineExceeded,
+    EngineError,
+    ModelLoadError,
+    NoChoices,
+    OutOfMemory,
+    PromptTooLong,
+)
+from engine.files import resolve_model
+from engine.kv_cache import KVCache
+from engine.loader import load_decoder
+from engine.outputs import ChoiceOutput, EngineStats, TextOutput
+from engine.params import ChoiceParams, SamplingParams
+from engine.request import ChoiceTask, Request, Status
+from engine.runner import ModelRunner, scored_nodes, scored_rows
+from engine.scheduler import Chunk, Scheduler
+from engine.text import TextTask
+from engine.tokenizer import Message, Tokenizer, tokenizer_of
+
+Prompt = str | Sequence[int] | Sequence[Message]
+Event = str | ChoiceOutput | TextOutput | EngineError  # a str is a text delta; the others end the request
+
+_CPU_CACHE_BYTES = 2 << 30
+_RATE_WINDOW_S = 10.0
+
+
+class EngineCore:
+    """One model, one cache, one scheduler."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.device = _device(config.device)
+        if self.device.type == "cpu":
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+            torch.set_num_threads(config.num_threads or max(1, (cores or 1) - 1))
+        self.dtype = _dtype(config.dtype, self.device)
+        files = resolve_model(config.model)
+        self.tokenizer: Tokenizer = tokenizer_of(files)
+        decoder = load_decoder(files, self.device, self.dtype, config.max_model_len)
+        self.max_model_len = len(decoder.cos)
+        self.runner = ModelRunner(decoder, self._num_slots(decoder.config.kv_bytes_per_token(self.dtype)))
+        self.cache = KVCache(self.runner.pool.shape[1], config.enable_prefix_caching)
+        self.scheduler = Scheduler(
+            self.cache, config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting
+        )
+        self._eos = frozenset(self.tokenizer.eos_token_ids)
+        self._serial = itertools.count()
+        self._started_at = time.monotonic()
+        self._rates: deque[tuple[float, int]] = deque()
+        self.steps = 0
+        self._finished = self._failed = 0
+        self._prompt_tokens = self._cached_tokens = self._computed_tokens = 0
+        self._scored_rows = self._generated_tokens = 0
+
+    def _num_slots(self, bytes_per_token: int) -> int:
+        config = self.config
+        memory = config.kv_cache_memory
+        if memory is None and self.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self.device)
+            memory = int(free - (1.0 - config.gpu_memory_utilization) * total)
+        slots = (_CPU_CACHE_BYTES if memory is None else memory) // bytes_per_token
+        # More than every running request at its longest, twice over, is never of use.
+        slots = min(slots, 2 * config.max_num_seqs * self.max_model_len)
+        if slots < 1:
+            raise OutOfMemory(
+                f"One token of this model needs {bytes_per_token} bytes of key-value cache and only "
+                f"{memory} are given; raise kv_cache_memory."
+            )
+        return slots
+
+    # ---- making requests ----
+
+    def make_choice(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        params: ChoiceParams | None,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+    ) -> Request:
+        """A request that chooses. Raises NoChoices, BoundaryMerge, PromptTooLong or OutOfMemory."""
+        params = params or ChoiceParams()
+        texts = tuple(choices)
+        if not texts:
+            raise NoChoices("There are no choices; give at least one.")
+        if len(set(texts)) < len(texts):
+            raise NoChoices("A choice is given twice; give each once.")
+        ids = [self.tokenizer.encode_choice(text) for text in texts]
+        if not all(ids):
+            raise NoChoices("A choice is empty; each must have at least one token.")
+        tokens = self._prompt_ids(prompt)
+        tree = ChoiceTree(ids)
+        self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
+        self.tokenizer.check_boundary(tokens, ids)
+        return self._make(tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id)
+
+    def make_text(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+    ) -> Request:
+        """A request that writes. Raises PromptTooLong or OutOfMemory; max_tokens is cut to what the context leaves."""
+        params = params or SamplingParams()
+        tokens = self._prompt_ids(prompt)
+        limit = min(params.max_tokens, self.max_model_len - len(tokens))
+        self._check_length(len(tokens), 1, len(tokens) + limit - 1)
+        task = TextTask(params, limit, self.tokenizer)
+        return self._make(tokens, task, params.seed, priority, deadline, request_id)
+
+    def _prompt_ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            tokens = self.tokenizer.encode_prompt(prompt)
+        elif prompt and isinstance(prompt[0], dict):
+            tokens = self.tokenizer.apply_chat_template(list(prompt))  # type: ignore[arg-type]
+        else:
+            tokens = [int(token) for token in prompt]  # type: ignore[call-overload]
+            vocabulary = self.runner.decoder.config.vocab_size
+            if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
+                raise ValueError(f"The prompt has a token id outside 0..{vocabulary - 1}.")
+        if not tokens:
+            raise ValueError("The prompt is empty; it must have at least one token.")
+        return tokens
+
+    def _check_length(self, prompt: int, answer: int, rows: int) -> None:
+        if prompt + answer > self.max_model_len:
+            raise PromptTooLong(
+                f"The prompt has {prompt} tokens and its answer needs {answer} more, which is over the limit "
+                f"of {self.max_model_len}; shorten the prompt or raise max_model_len."
+            )
+        if rows > self.cache.num_slots:
+            raise OutOfMemory(
+                f"The request needs {rows} rows of the key-value cache, which has {self.cache.num_slots}; "
+                "shorten it or raise kv_cache_memory."
+            )
+
+    def _make(
+        self,
+        tokens: list[int],
+        task: TextTask | ChoiceTask,
+        seed: int | None,
+        priority: int,
+        deadline: float | None,
+        request_id: str | None,
+    ) -> Request:
+        serial = next(self._serial)
+        if seed is None:
+            seed = int(uniform(self.config.seed, f"request {serial}") * (1 << 53))
+        return Request(
+            request_id=request_id or f"request-{serial}",
+            tokens=tokens,
+            task=task,
+            seed=seed,
+            priority=priority,
+            deadline=None if deadline is None else time.monotonic() + deadline,
+        )
+
+    # ---- steps ----
+
+    def add(self, request: Request) -> None:
+        """Queue a request. Raises QueueFull."""
+        self.scheduler.add(request)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self.scheduler.waiting)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may wait."""
+        return self.num_waiting < self.scheduler.max_waiting
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.scheduler.waiting or self.scheduler.running)
+
+    def step(self) -> list[tuple[Request, Event]]:
+        """One pass through the weights. Returns what it brought, in order."""
+        events = self._expire()
+        chunks = self.scheduler.schedule()
+        if not chunks:
+            return events
+        now = time.monotonic()
+        for chunk in chunks:
+            if chunk.request.started_at is None:
+                chunk.request.started_at = now
+        try:
+            results = self.runner.run(chunks)
+        except (RuntimeError, MemoryError) as error:  # torch raises RuntimeError when memory runs out
+            return events + self._fail_all(error)
+        now = time.monotonic()
+        rows = sum(chunk.end - chunk.start for chunk in chunks)
+        self.steps += 1
+        self._rates.append((now, rows))
+        while self._rates[0][0] < now - _RATE_WINDOW_S:
+            self._rates.popleft()
+        for chunk, result in zip(chunks, results, strict=True):
+            self._count(chunk, now)
+            request = chunk.request
+            if isinstance(result, int):
+                events += self._took_token(request, result, now)
+            elif result is not None and (output := self._took_scores(chunk, result, now)):
+                self._finished += 1
+                events.append((request, output))
+        return events
+
+    def abort(self, request: Request) -> bool:
+        """Take a request out in whatever state it is; its pages are free at once. False if it had ended."""
+        if request.status in (Status.NEW, Status.DONE):
+            return False
+        self.scheduler.finish(request)
+        self._failed += 1
+        return True
+
+    def close(self) -> None:
+        """Free the weights and the cache."""
+        for request in self.scheduler.waiting + self.scheduler.running:
+            self.abort(request)
+        del self.runner
+
+    def _expire(self) -> list[tuple[Request, Event]]:
+        now = time.monotonic()
+        events: list[tuple[Request, Event]] = []
+        for request in self.scheduler.waiting + self.scheduler.running:
+            if request.deadline is not None and now >= request.deadline:
+                error = DeadlineExceeded(
+                    f"The request's deadline passed after {now - request.arrived_at:.2f} s; "
+                    "allow more time or send fewer requests at a time."
+                )
+                self.abort(request)
+                events.append((request, error))
+        return events
+
+    def _fail_all(self, error: Exception) -> list[tuple[Request, Event]]:
+        detail = str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
+        failure: EngineError = EngineError(f"The step failed ({detail}); send the request again.")
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+            failure = OutOfMemory(
+                f"Memory ran out in a step ({detail}); lower max_num_batched_tokens or the cache's memory."
+            )
+        dropped = self.scheduler.drop_all()
+        self._failed += len(dropped)
+        return [(request, failure) for request in dropped]
+
+    def _count(self, chunk: Chunk, now: float) -> None:
+        request = chunk.request
+        first, last = scored_rows(chunk)
+        request.scored_rows += last - first
+        self._scored_rows += last - first
+        self._computed_tokens += chunk.end - chunk.start
+        if request.prefilled_at is None and chunk.end >= request.prompt_len:
+            request.prefilled_at = now
+            self._prompt_tokens += request.prompt_len
+            self._cached_tokens += request.cached_tokens
+
+    def _took_token(self, request: Request, token: int, now: float) -> list[tuple[Request, Event]]:
+        task = request.task
+        assert isinstance(task, TextTask)
+        if request.first_token_at is None:
+            request.first_token_at = now
+        self._generated_tokens += 1
+        delta = task.append(token, token in self._eos)
+        events: list[tuple[Request, Event]] = [(request, delta)] if delta else []
+        if task.finish_reason is None:
+            request.tokens.append(token)
+            return events
+        self.scheduler.finish(request)
+        self._finished += 1
+        output = TextOutput(task.text, tuple(task.token_ids), task.finish_reason, request.metrics())
+        return [*events, (request, output)]
+
+    def _took_scores(self, chunk: Chunk, scores: Floats, now: float) -> ChoiceOutput | None:
+        request, task = chunk.request, chunk.request.task
+        assert isinstance(task, ChoiceTask)
+        if request.edge_logprobs is None:
+            choice = self._walk(request, task, scores)
+            if choice is None:
+                return None
+            self.scheduler.finish(request)
+            request.first_token_at = now
+            return ChoiceOutput(
+                choice, task.texts[choice], request.walk_logprob, None, None, None, request.metrics()
+            )
+        first, last = scored_nodes(chunk)
+        edges = task.tree.first_edges
+        request.edge_logprobs[edges[first] : edges[last]] = scores
+        if request.num_left:
+            return None
+        logs, mass, entropy = normalise(task.tree.log_probabilities(request.edge_logprobs))
+        choice = draw(logs, task.texts, task.params, request.seed)
+        self.scheduler.finish(request, task.tree.path(choice))
+        request.first_token_at = now
+        return ChoiceOutput(
+            index=choice,
+            text=task.texts[choice],
+            logprob=float(logs[choice]),
+            logprobs=tuple(logs.tolist()),
+            legal_mass=mass,
+            entropy=entropy,
+            metrics=request.metrics(),
+        )
+
+    def _walk(self, request: Request, task: ChoiceTask, scores: Floats) -> int | None:
+        """Masked scoring: one draw among a node's edges, then on over the nodes where there is nothing to draw."""
+        tree, node = task.tree, request.walk_node
+        options = list(tree.edges_of(node))
+        logs = scores
+        stop = tree.stop_choice(node)
+        if stop >= 0:
+            options.append(-1)
+            logs = np.append(scores, log_stop(scores))
+        logs, _, _ = normalise(logs)
+        keys = [f"{len(request.tokens) - request.prompt_len}:{self._edge_key(tree, edge)}" for edge in options]
+        taken = draw(logs, keys, task.params, request.seed)
+        request.walk_logprob += float(logs[taken])
+        edge = options[taken]
+        if edge < 0:
+            return stop
+        while (node := tree.edge_nodes[edge]) >= 0:
+            request.tokens.append(int(tree.tokens[node]))
+            request.walk_node = node
+            edges = tree.edges_of(node)
+            if len(edges) > 1 or tree.stop_choice(node) >= 0:
+                return None
+            edge = edges.start
+        return tree.leaf_choice(edge)
+
+    @staticmethod
+    def _edge_key(tree: ChoiceTree, edge: int) -> int:
+        return int(tree.edge_tokens[edge]) if edge >= 0 else -1
+
+    # ---- figures ----
+
+    def stats(self) -> EngineStats:
+        now = time.monotonic()
+        rows = sum(n for at, n in list(self._rates) if at >= now - _RATE_WINDOW_S)
+        window = min(_RATE_WINDOW_S, now - self._started_at)
+        cache = self.cache
+        return EngineStats(
+            model=self.config.model,
+            device=str(self.device),
+            dtype=str(self.dtype).removeprefix("torch."),
+            num_running=len(self.scheduler.running),
+            num_waiting=len(self.scheduler.waiting),
+            kv_pages_total=cache.num_slots,
+            kv_pages_used=cache.num_active,
+            kv_pages_cached=cache.num_cached,
+            kv_pages_free=cache.num_free,
+            kv_usage=cache.num_active / cache.num_slots,
+            prefix_hit_rate=self._cached_tokens / self._prompt_tokens if self._prompt_tokens else None,
+            prompt_tokens=self._prompt_tokens,
+            cached_tokens=self._cached_tokens,
+            computed_tokens=self._computed_tokens,
+            scored_rows=self._scored_rows,
+            generated_tokens=self._generated_tokens,
+            steps=self.steps,
+            requests_finished=self._finished,
+            requests_failed=self._failed,
+            preemptions=self.scheduler.num_preemptions,
+            tokens_per_s=rows / max(window, 1e-9),
+            uptime_s=now - self._started_at,
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ModelLoadError(f"There is no device {name!r}; use auto, cpu or cuda.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ModelLoadError("There is no CUDA device here; use device auto or cpu.")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name != "auto":
+        dtype: torch.dtype = getattr(torch, name)
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.bfloat16 if _cpu_is_fast_at_bf16() else torch.float32
+
+
+def _cpu_is_fast_at_bf16() -> bool:
+    """Whether the processor multiplies bfloat16 itself; elsewhere float32 is the faster of the two."""
+    flags = Path("/proc/cpuinfo")
+    if not flags.exists():
+        return False
+    text = flags.read_text(encoding="utf-8", errors="replace")
+    return any(flag in text for flag in ("avx512_bf16", "amx_bf16", " bf16 "))

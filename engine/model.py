@@ -1,0 +1,230 @@
+"""One configured decoder for the Llama family: the only place that knows what a layer computes.
+
+It takes rows of any requests mixed, writes their keys and values to the paged cache, and returns hidden
+states. It knows nothing of requests, trees and sampling.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, silu
+
+from engine.attention import AttentionGroup, attend
+from engine.errors import ModelLoadError
+
+SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM")
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3's change of the rotary frequencies for long contexts; factor alone is linear scaling."""
+
+    factor: float
+    low_freq_factor: float | None = None
+    high_freq_factor: float | None = None
+    original_max_position_embeddings: int | None = None
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and constants of a decoder, under the names of Hugging Face's config.json."""
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+    max_position_embeddings: int
+    tie_word_embeddings: bool
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> "ModelConfig":
+        """From the contents of config.json; ModelLoadError names what is not supported."""
+        architecture = (config.get("architectures") or ["(none named)"])[0]
+        if architecture not in SUPPORTED:
+            raise ModelLoadError(
+                f"The architecture {architecture} is not supported; supported: {', '.join(SUPPORTED)}."
+            )
+        for name in ("attention_bias", "mlp_bias"):
+            if config.get(name):
+                raise ModelLoadError(
+                    f"The model sets {name}, which is not supported; use a model without."
+                )
+        if config.get("hidden_act", "silu") != "silu":
+            raise ModelLoadError(
+                f"The activation {config['hidden_act']} is not supported; use a model with silu."
+            )
+        window = config.get("sliding_window")
+        limit = int(config.get("max_position_embeddings", 2048))
+        if window is not None:
+            limit = min(limit, int(window))  # within the window, attention is the full one
+        try:
+            heads = int(config["num_attention_heads"])
+            hidden = int(config["hidden_size"])
+            theta, scaling = _rope(config)
+            return cls(
+                architecture=architecture,
+                vocab_size=int(config["vocab_size"]),
+                hidden_size=hidden,
+                intermediate_size=int(config["intermediate_size"]),
+                num_layers=int(config["num_hidden_layers"]),
+                num_heads=heads,
+                num_kv_heads=int(config.get("num_key_value_heads") or heads),
+                head_dim=int(config.get("head_dim") or hidden // heads),
+                rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+                rope_theta=theta,
+                rope_scaling=scaling,
+                max_position_embeddings=limit,
+                tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelLoadError(
+                f"The model's configuration is incomplete or wrong ({error!r}); fetch it again."
+            ) from None
+
+    def kv_bytes_per_token(self, dtype: torch.dtype) -> int:
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * dtype.itemsize
+
+
+def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
+    # transformers 5 writes rope_parameters; earlier files have rope_theta and rope_scaling.
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return theta, None
+    if kind == "linear":
+        return theta, RopeScaling(float(rope["factor"]))
+    if kind == "llama3":
+        return theta, RopeScaling(
+            float(rope["factor"]),
+            float(rope["low_freq_factor"]),
+            float(rope["high_freq_factor"]),
+            int(rope["original_max_position_embeddings"]),
+        )
+    raise ModelLoadError(
+        f"The rotary embedding {kind!r} is not supported; supported: default, linear, llama3."
+    )
+
+
+def _inverse_frequencies(config: ModelConfig) -> Tensor:
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    frequencies = 1.0 / config.rope_theta**exponents
+    scaling = config.rope_scaling
+    if scaling is None:
+        return frequencies
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    original = scaling.original_max_position_embeddings
+    if low is None or high is None or original is None:
+        return frequencies / scaling.factor
+    # Llama 3: long waves are slowed by `factor`, short ones kept, those between interpolated.
+    wavelengths = 2 * math.pi / frequencies
+    smooth = ((original / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
+    return frequencies * (smooth + (1.0 - smooth) / scaling.factor)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Weights of one layer; products with the same input are joined."""
+
+    input_norm: Tensor
+    qkv: Tensor
+    output: Tensor
+    post_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one step. token_ids, positions, slots: [N]; out_rows: the rows whose hidden state is asked for."""
+
+    token_ids: Tensor
+    positions: Tensor
+    slots: Tensor
+    groups: Sequence[AttentionGroup]
+    out_rows: Tensor
+
+
+class Decoder:
+    """The model's weights and its forward pass."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        take: Callable[[str], Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+        max_len: int,
+    ) -> None:
+        """`take` gives a weight by its Hugging Face name; each is asked for once and not kept."""
+        self.config = config
+        self.device = device
+        self.dtype = dtype
+
+        def weight(*names: str) -> Tensor:
+            parts = [take(name).to(dtype) for name in names]
+            return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous().to(device)
+
+        self.embedding = weight("model.embed_tokens.weight")
+        self.layers = [
+            Layer(
+                input_norm=weight(f"{prefix}.input_layernorm.weight"),
+                qkv=weight(*(f"{prefix}.self_attn.{p}_proj.weight" for p in "qkv")),
+                output=weight(f"{prefix}.self_attn.o_proj.weight"),
+                post_norm=weight(f"{prefix}.post_attention_layernorm.weight"),
+                gate_up=weight(f"{prefix}.mlp.gate_proj.weight", f"{prefix}.mlp.up_proj.weight"),
+                down=weight(f"{prefix}.mlp.down_proj.weight"),
+            )
+            for prefix in (f"model.layers.{i}" for i in range(config.num_layers))
+        ]
+        self.norm = weight("model.norm.weight")
+        self.head = self.embedding if config.tie_word_embeddings else weight("lm_head.weight")
+        angles = torch.outer(torch.arange(max_len).float(), _inverse_frequencies(config))
+        self.cos = angles.cos().repeat(1, 2).to(dtype).to(device)
+        self.sin = torch.cat([-angles.sin(), angles.sin()], dim=1).to(dtype).to(device)
+
+    def new_pool(self, num_slots: int) -> Tensor:
+        """[layers, slots, 2, kv_heads, head_dim]: the memory of the key-value cache, keys then values."""
+        c = self.config
+        shape = (c.num_layers, num_slots, 2, c.num_kv_heads, c.head_dim)
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def forward(self, batch: Batch, pool: Tensor) -> Tensor:
+        """Hidden states [len(out_rows), hidden] after the last norm; the keys and values go to the pool."""
+        c = self.config
+        rows = len(batch.token_ids)
+        q_heads, kv_heads, dim = c.num_heads, c.num_kv_heads, c.head_dim
+        cos = self.cos[batch.positions].unsqueeze(1)
+        sin = self.sin[batch.positions].unsqueeze(1)
+        scale = dim**-0.5
+        x = self.embedding[batch.token_ids]
+        attended = torch.empty((rows, q_heads, dim), dtype=self.dtype, device=self.device)
+        for index, layer in enumerate(self.layers):
+            h = rms_norm(x, (c.hidden_size,), layer.input_norm, c.rms_norm_eps)
+            qkv = linear(h, layer.qkv).view(rows, q_heads + 2 * kv_heads, dim)
+            turned = qkv[:, : q_heads + kv_heads]
+            swapped = torch.cat([turned[..., dim // 2 :], turned[..., : dim // 2]], dim=-1)
+            turned = turned * cos + swapped * sin
+            new = torch.stack([turned[:, q_heads:], qkv[:, q_heads + kv_heads :]], dim=1)
+            pool[index].index_copy_(0, batch.slots, new)
+            attend(turned[:, :q_heads], pool[index], batch.groups, scale, attended)
+            x = x + linear(attended.view(rows, q_heads * dim), layer.output)
+            h = rms_norm(x, (c.hidden_size,), layer.post_norm, c.rms_norm_eps)
+            gate, up = linear(h, layer.gate_up).chunk(2, dim=-1)
+            x = x + linear(silu(gate) * up, layer.down)
+        return rms_norm(x[batch.out_rows], (c.hidden_size,), self.norm, c.rms_norm_eps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, vocabulary] in the model's dtype."""
+        return linear(hidden, self.head)

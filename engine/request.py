@@ -1,0 +1,120 @@
+"""One request: what is asked, how far its rows are computed, and which slots hold them.
+
+There is no phase: a request has rows (its tokens, then the inner nodes of its choice tree) and a number of
+rows already computed. It knows nothing of other requests.
+"""
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.choice import ChoiceTree, Floats
+from engine.kv_cache import Node
+from engine.outputs import RequestMetrics
+from engine.params import ChoiceParams
+from engine.text import TextTask
+
+
+class Status(Enum):
+    NEW = "new"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class ChoiceTask:
+    """The choices as texts, and their trie."""
+
+    texts: tuple[str, ...]
+    tree: ChoiceTree
+    params: ChoiceParams
+
+    @property
+    def masked(self) -> bool:
+        return self.params.scoring == "masked"
+
+
+@dataclass(eq=False)
+class Request:
+    """Rows 0..len(tokens)-1 are the tokens; the rows after them are the tree's inner nodes 1, 2, ...
+
+    slots holds the slot of each row; rows below `num_committed` are in the prefix tree, at `node`.
+    """
+
+    request_id: str
+    tokens: list[int]
+    task: TextTask | ChoiceTask
+    seed: int
+    priority: int = 0
+    deadline: float | None = None  # on the clock of time.monotonic
+    arrival: int = 0
+    status: Status = Status.NEW
+    num_computed: int = 0
+    num_committed: int = 0
+    node: Node | None = None
+    slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    overtaken: int = 0
+
+    # what scoring has found so far
+    edge_logprobs: Floats | None = None
+    walk_node: int = 0  # masked scoring: the inner node reached
+    walk_logprob: float = 0.0
+
+    # times are of time.monotonic, in seconds
+    arrived_at: float = field(default_factory=time.monotonic)
+    started_at: float | None = None
+    prefilled_at: float | None = None
+    first_token_at: float | None = None
+    cached_tokens: int = 0
+    scored_rows: int = 0
+    preemptions: int = 0
+
+    def __post_init__(self) -> None:
+        self.prompt_len = len(self.tokens)
+        self.tree: ChoiceTree | None = None
+        if isinstance(self.task, ChoiceTask) and not self.task.masked:
+            self.tree = self.task.tree
+            self.edge_logprobs = np.zeros(len(self.tree.edge_tokens))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows known so far; a text grows by one with each token."""
+        return len(self.tokens) + (self.tree.num_inner - 1 if self.tree else 0)
+
+    @property
+    def num_left(self) -> int:
+        return self.num_rows - self.num_computed
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Smaller goes first."""
+        return (self.priority, self.arrival)
+
+    def add_slots(self, slots: list[int]) -> None:
+        """Note the slots of the next rows."""
+        end = self.num_computed + len(slots)
+        if end > len(self.slots):
+            grown = np.empty(max(end, self.num_rows, 2 * len(self.slots)), dtype=np.int64)
+            grown[: self.num_computed] = self.slots[: self.num_computed]
+            self.slots = grown
+        self.slots[self.num_computed : end] = slots
+        self.num_computed = end
+
+    def metrics(self) -> RequestMetrics:
+        now = time.monotonic()
+        started = self.started_at or now
+        prefilled = self.prefilled_at or now
+        return RequestMetrics(
+            queue_s=started - self.arrived_at,
+            prefill_s=prefilled - started,
+            decode_s=now - prefilled,
+            ttft_s=(self.first_token_at or now) - self.arrived_at,
+            prompt_tokens=self.prompt_len,
+            cached_tokens=self.cached_tokens,
+            scored_rows=self.scored_rows,
+            preemptions=self.preemptions,
+        )

@@ -1,0 +1,186 @@
+"""Text to token ids and back. Needs only the `tokenizers` package, so that processes without torch can use it.
+
+It knows nothing of requests and models; `load_tokenizer` finds the files of a model reference.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+
+from engine.errors import BoundaryMerge, ModelLoadError
+from engine.files import ModelFiles, read_json, resolve_model
+
+Message = dict[str, str]
+_CACHED_TEXTS = 65536  # choices and boundary pairs remembered; bounds the memory of long runs
+
+
+class Tokenizer:
+    """A Hugging Face tokenizer with what the engine asks of it."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        eos_token_ids: tuple[int, ...] = (),
+        chat_template: str | None = None,
+        special_tokens: dict[str, str] | None = None,
+    ) -> None:
+        self._backend = backend
+        self.eos_token_ids = eos_token_ids
+        self._chat_template = chat_template
+        self._special_tokens = special_tokens or {}
+        # The text before decides whether a tokenizer of the SentencePiece kind prefixes a space.
+        anchor = "\n"
+        self._anchor = "" if self._splits_freely(anchor) else anchor
+        self.encode_choice = lru_cache(_CACHED_TEXTS)(self._encode_choice)
+        self._merges = lru_cache(_CACHED_TEXTS)(self._pair_merges)
+
+    def _splits_freely(self, anchor: str) -> bool:
+        joined = self.encode(anchor + " a")
+        return joined == self.encode(anchor) + self.encode(" a")
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """From what `to_json` gave. Carries no chat template and no end-of-text ids."""
+        return cls(Backend.from_str(text))
+
+    def to_json(self) -> str:
+        """The Hugging Face `tokenizers` serialisation."""
+        return str(self._backend.to_str())
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of the text as it stands: no special tokens are added."""
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids of a whole prompt, with the special tokens that the model expects around a text."""
+        return list(self._backend.encode(text, add_special_tokens=True).ids)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
+        return str(self._backend.decode(ids, skip_special_tokens=skip_special_tokens))
+
+    def _encode_choice(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text that goes on from a prompt (remembered: the same moves come again)."""
+        if not self._anchor:
+            return tuple(self.encode(text))
+        skip = len(self.encode(self._anchor))
+        return tuple(self.encode(self._anchor + text)[skip:])
+
+    def check_boundary(self, prompt: list[int], choices: list[tuple[int, ...]]) -> None:
+        """Raise BoundaryMerge if a choice's first token would join the prompt's last one.
+
+        For a byte-pair tokenizer a sequence is what the tokenizer itself would give exactly when every pair
+        of neighbours is, so the pair at the boundary decides.
+        """
+        last = prompt[-1]
+        for first in {ids[0] for ids in choices}:
+            if self._merges(last, first):
+                raise BoundaryMerge(
+                    f"A choice beginning with {self.decode([first])!r} would merge with the prompt's end "
+                    f"{self.decode([last])!r}; end the prompt before the space and begin choices with it."
+                )
+
+    def _pair_merges(self, last: int, first: int) -> bool:
+        tail, head = self.decode([last]), self.decode([first])
+        pair = self.decode([last, first])
+        if not tail or "\ufffd" in pair:  # a special token, or part of a character: nothing to join
+            return False
+        if self.encode(tail) != [last] or pair != tail + head:
+            return False  # not what the tokenizer gives for this text in any case (a special token)
+        return self.encode(pair) != [last, first]
+
+    def apply_chat_template(self, messages: list[Message]) -> list[int]:
+        """Token ids of a conversation, up to where the model's answer begins.
+
+        Raises ValueError when the model has no chat template.
+        """
+        if self._chat_template is None:
+            raise ValueError("The model has no chat template; send the prompt as a text instead.")
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        rendered, _ = render_jinja_template(
+            [messages],
+            chat_template=self._chat_template,
+            add_generation_prompt=True,
+            **self._special_tokens,
+        )
+        return self.encode(rendered[0])
+
+
+def load_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model directory, Hugging Face id or GGUF file; ModelLoadError if there is none."""
+    return tokenizer_of(resolve_model(model))
+
+
+def tokenizer_of(files: ModelFiles) -> Tokenizer:
+    """The tokenizer among a model's files."""
+    if files.gguf is not None:
+        return _from_transformers(files)
+    path = files.directory / "tokenizer.json"
+    if not path.exists():
+        return _from_transformers(files)
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as error:  # the package raises bare Exception
+        raise ModelLoadError(
+            f"The tokenizer file {path} is damaged ({error}); fetch it again."
+        ) from None
+    config = _optional_json(files.directory / "tokenizer_config.json")
+    special = {name: _content(config[name]) for name in ("bos_token", "eos_token") if config.get(name)}
+    template = config.get("chat_template")
+    template_file = files.directory / "chat_template.jinja"
+    if template_file.exists():
+        template = template_file.read_text(encoding="utf-8")
+    if isinstance(template, list):  # several named templates
+        template = next((t["template"] for t in template if t["name"] == "default"), None)
+    return Tokenizer(backend, _eos_ids(files.directory, backend, special), template, special)
+
+
+def _from_transformers(files: ModelFiles) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    try:
+        extra = {"gguf_file": files.gguf.name} if files.gguf else {}
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(files.directory), **extra)
+        backend = tokenizer.backend_tokenizer
+    except Exception as error:
+        raise ModelLoadError(
+            f"No usable tokenizer in {files.name} ({_first_line(error)}); "
+            "use a directory with tokenizer.json or a GGUF file that carries its tokenizer."
+        ) from None
+    special = {
+        name: token
+        for name in ("bos_token", "eos_token")
+        if (token := getattr(tokenizer, name, None)) is not None
+    }
+    eos = tokenizer.eos_token_id
+    return Tokenizer(backend, () if eos is None else (int(eos),), tokenizer.chat_template, special)
+
+
+def _eos_ids(directory: Path, backend: Backend, special: dict[str, str]) -> tuple[int, ...]:
+    ids: set[int] = set()
+    for name in ("generation_config.json", "config.json"):
+        value = _optional_json(directory / name).get("eos_token_id")
+        ids.update([value] if isinstance(value, int) else value or [])
+    if "eos_token" in special:
+        token_id = backend.token_to_id(special["eos_token"])
+        ids.update([] if token_id is None else [token_id])
+    return tuple(sorted(ids))
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
+
+
+def _content(token: str | dict[str, Any]) -> str:
+    return token if isinstance(token, str) else str(token["content"])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
+
