@@ -39,9 +39,9 @@ class LlmPlayer:
         self._restarted_at = -1  # the number of moves at the last restart
         if len(self._ids) + ROOM_TOKENS > engine.max_model_len:
             raise ConfigError(
-                f"The prompt of {config.name} for {spec.game} takes {len(self._ids)} tokens and a game "
-                f"{ROOM_TOKENS} more, but the model's context is {engine.max_model_len}; raise "
-                "max_model_len or take another model."
+                f"The prompt of {config.name} for {spec.game} takes {len(self._ids)} tokens and a "
+                f"game {ROOM_TOKENS} more, but the model's context is {engine.max_model_len}; "
+                "raise max_model_len or take another model."
             )
 
     async def move(self, view: GameView) -> MoveChoice:
@@ -61,8 +61,8 @@ class LlmPlayer:
                 params,
                 request_id=f"{view.spec.run_id}/{view.spec.number}/{view.ply}/{self._tag}",
             )
-        except (BoundaryMerge, NoChoices, PromptTooLong):
-            raise  # this agent asked for something impossible
+        except (BoundaryMerge, NoChoices, PromptTooLong, InfrastructureError):
+            raise  # the first three: this agent asked for something impossible
         except Exception as error:
             raise InfrastructureError(f"{type(error).__name__}: {error}") from error
         return _choice(output, view, restarted=self._restarted_at > view.ply - 2)
