@@ -68,28 +68,36 @@ def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:
 
 
 def _gguf(path: Path) -> tuple[ModelConfig, Callable[[str], Tensor]]:
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
+    from gguf import MODEL_ARCH, GGUFReader, dequantize, get_tensor_name_map
+    from transformers import AutoConfig
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=torch.float32
-        )
-    except Exception as error:  # the reader raises whatever its parsing runs into
+        found = AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
+        reader = GGUFReader(str(path))
+    except Exception as error:  # the readers raise whatever their parsing runs into
         raise _damaged(path, error) from None
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-    config = ModelConfig.from_dict(model.config.to_dict() | {"architectures": [type(model).__name__]})
-    weights = model.state_dict()
+    architecture = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}.get(
+        found.model_type, found.model_type
+    )
+    config = ModelConfig.from_dict(found.to_dict() | {"architectures": [architecture]})
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_layers)
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def take(name: str) -> Tensor:
-        if name not in weights:
-            raise ModelLoadError(f"{path} lacks the weight {name}; fetch it again.")
-        tensor: Tensor = weights.pop(name)
-        return tensor
+        stored = f"{names.get_name(name.removesuffix('.weight'))}.weight"
+        if stored not in tensors:
+            raise ModelLoadError(f"{path} lacks the weight {stored}; fetch it again.")
+        tensor = tensors[stored]
+        try:
+            weight = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
+        except (ValueError, NotImplementedError) as error:
+            raise _damaged(path, error) from None
+        # llama.cpp keeps the two halves of a head's rotary pairs interleaved.
+        for part, heads in (("q_proj", config.num_heads), ("k_proj", config.num_kv_heads)):
+            if part in name:
+                pairs = weight.view(heads, config.head_dim // 2, 2, -1)
+                weight = pairs.transpose(1, 2).reshape(weight.shape)
+        return weight
 
     return config, take
 
