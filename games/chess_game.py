@@ -125,17 +125,17 @@ class ChessPosition:
         if token.lower() == "resign":
             return ParseResult(text, failure=ParseFailure.RESIGN, span=span)
         try:
-            move = chess.Move.from_uci(token)
-        except chess.InvalidMoveError:
             try:
-                move = self._board.parse_san(token)
-            except chess.IllegalMoveError:
-                return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
-            except chess.AmbiguousMoveError:
-                return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
+                move = self._board.parse_uci(token)
             except chess.InvalidMoveError:
-                return ParseResult(text, failure=ParseFailure.UNPARSABLE)
-        if not self._board.is_legal(move):  # also the null move, which SAN reads from "--"
+                move = self._board.parse_san(token)
+        except chess.InvalidMoveError:
+            return ParseResult(text, failure=ParseFailure.UNPARSABLE)
+        except chess.AmbiguousMoveError:
+            return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
+        except chess.IllegalMoveError:
+            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
+        if not move:  # python-chess reads a null move from several spellings
             return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
         return ParseResult(text, move=move.uci(), span=span)
 
@@ -149,14 +149,16 @@ class ChessPosition:
         }
 
     def _legal(self, uci: str) -> chess.Move:
-        side = GAME.sides[self.turn].capitalize()
         try:
-            move = chess.Move.from_uci(uci)
+            move = self._board.parse_uci(uci)
         except chess.InvalidMoveError:
             raise IllegalMove(
-                f"{uci!r} of {side} is not a chess move in UCI, such as e2e4 or e7e8q."
+                f"{uci!r} is not a chess move in UCI, such as e2e4 or e7e8q."
             ) from None
-        if not self._board.is_legal(move):
+        except chess.IllegalMoveError:
+            move = chess.Move.null()
+        if not move:
+            side = GAME.sides[self.turn].capitalize()
             raise IllegalMove(f"{uci} is not a legal move of {side} in {self._board.fen()}.")
         return move
 

@@ -1,4 +1,6 @@
-"""Janggi against the reference vectors: moves, check, mate, perft, whole games, ends, points, FEN, notation."""
+"""Janggi against the reference vectors: moves, check, mate, perft, whole games, ends, points, FEN,
+notation.
+"""
 
 from __future__ import annotations
 
