@@ -135,6 +135,11 @@ class AsyncLLM:
     def tokenizer(self) -> Tokenizer:
         return self._core.tokenizer
 
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of a prompt and its answer together."""
+        return self._core.max_model_len
+
     def stats(self) -> EngineStats:
         return self._core.stats()
 
