@@ -1,0 +1,239 @@
+"""Plays tournaments to their end: hands games to a runtime and what comes back to the recorder.
+
+Several at once share one runtime. Knows nothing of the command line and of what is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import games
+from arena.agents import InfrastructureError
+from arena.config import TournamentConfig, resolve_agents
+from arena.pairing import game_specs
+from arena.runtime import Runtime
+from arena.store import DatabaseError, Recorder, Store, queries
+from arena.types import EngineSample, GameResult, GameSpec, MoveRecord, Termination
+
+ATTEMPTS = 3  # in a row without a new move, before a game's failures end the run
+SAMPLE_S = 1.0
+RATE_S = 10.0  # rates are of the last so many seconds
+
+
+class TournamentFailed(RuntimeError):
+    """A run could not go on; it can be resumed. The message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run and the games of it that are still to be played."""
+
+    id: int
+    config: TournamentConfig
+    specs: Sequence[GameSpec]
+    finished: int = 0  # games that were recorded before
+
+
+@dataclass
+class Progress:
+    """What is going on, for whoever shows it. Written by the driver alone."""
+
+    clock: Callable[[], float] = time.monotonic
+    phase: str = "starting"
+    runs: Sequence[Run] = ()
+    results: list[tuple[GameSpec, GameResult]] = field(default_factory=list)
+    playing: dict[tuple[int, int], int] = field(default_factory=dict)  # (run, number) -> plies
+    moves: int = 0
+    stats: Mapping[str, Any] | None = None  # of the engine
+    _recent: deque[float] = field(default_factory=deque)
+
+    @property
+    def games(self) -> int:
+        """All games of the runs, those recorded before included."""
+        return sum(run.finished + len(run.specs) for run in self.runs)
+
+    @property
+    def finished(self) -> int:
+        return sum(run.finished for run in self.runs) + len(self.results)
+
+    def started(self, spec: GameSpec) -> None:
+        self.playing[spec.run_id, spec.number] = len(spec.moves)
+
+    def moved(self, spec: GameSpec) -> None:
+        self.playing[spec.run_id, spec.number] += 1
+        self.moves += 1
+        self._recent.append(self.clock())
+
+    def stopped(self, spec: GameSpec) -> None:
+        self.playing.pop((spec.run_id, spec.number), None)
+
+    def moves_per_s(self) -> float:
+        """Over the last `RATE_S` seconds, or since the first move if that is less."""
+        now = self.clock()
+        while self._recent and self._recent[0] < now - RATE_S:
+            self._recent.popleft()
+        if not self._recent:
+            return 0.0
+        return len(self._recent) / max(now - self._recent[0], SAMPLE_S)
+
+
+def create_runs(configs: Sequence[TournamentConfig], store: Store) -> list[Run]:
+    """Record new runs, with all their games pending. Raises DatabaseError."""
+    runs = []
+    for config in configs:
+        agents = resolve_agents(config)
+        name = config.name or f"{games.get_game(config.game).title}, {len(agents)} agents"
+        run_id = store.create_run(
+            config.model_dump(mode="json"),
+            name,
+            config.game,
+            [agent.model_dump(mode="json") for agent in agents],
+            game_specs(config, 0),
+        )
+        runs.append(Run(run_id, config, store.pending_specs(run_id)))
+    return runs
+
+
+def recorded_runs(
+    run_ids: Sequence[int], store: Store, overrides: Mapping[str, Any] | None = None
+) -> list[Run]:
+    """Runs to be resumed. `overrides` are settings that decide where games run, not how they go.
+
+    Raises DatabaseError and UnknownRun.
+    """
+    runs = []
+    for run_id in run_ids:
+        recorded = queries.run_snapshot(store, run_id)["run"]
+        config = TournamentConfig.model_validate(recorded["config"] | dict(overrides or {}))
+        specs = store.pending_specs(run_id)
+        runs.append(Run(run_id, config, specs, finished=recorded["games_finished"]))
+    return runs
+
+
+@contextlib.contextmanager
+def claimed(runs: Sequence[Run], store: Store) -> Iterator[None]:
+    """Be the only process that writes `runs`.
+
+    Whichever is not finished when the block is left is then "interrupted" (`CancelledError`) or
+    "failed", and can be resumed. Raises RunBusy.
+    """
+    mine = []
+    status = "failed"
+    try:
+        for run in runs:
+            store.claim_run(run.id)
+            mine.append(run.id)
+        yield
+    except asyncio.CancelledError:
+        status = "interrupted"
+        raise
+    finally:
+        for run_id in mine:
+            with contextlib.suppress(DatabaseError):  # then its own error is on its way already
+                if queries.run_snapshot(store, run_id)["run"]["status"] == "running":
+                    store.finish_run(run_id, status)
+
+
+async def play(
+    runs: Sequence[Run], store: Store, runtime: Runtime, progress: Progress | None = None
+) -> None:
+    """Play what is left of `runs`, which are `claimed`, on a started runtime, and finish them.
+
+    Raises `TournamentFailed`.
+    """
+    try:
+        with Recorder(store, [run.id for run in runs]) as recorder:
+            await _Driver(store, runtime, progress or Progress()).play(runs, recorder)
+    except DatabaseError as error:
+        raise TournamentFailed(str(error)) from error
+
+
+class _Driver:
+    def __init__(self, store: Store, runtime: Runtime, progress: Progress) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._progress = progress
+
+    async def play(self, runs: Sequence[Run], recorder: Recorder) -> None:
+        self._progress.phase = "playing"
+        self._progress.runs = runs
+        tasks = [asyncio.create_task(self._play_run(run, recorder)) for run in runs]
+        sampler = asyncio.create_task(self._sample(runs, recorder))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in (*tasks, sampler):
+                task.cancel()
+            await asyncio.gather(*tasks, sampler, return_exceptions=True)
+
+    async def _play_run(self, run: Run, recorder: Recorder) -> None:
+        waiting = iter(run.specs)
+
+        async def one_after_another() -> None:
+            for spec in waiting:
+                await self._play_game(spec, recorder)
+
+        players = [
+            asyncio.create_task(one_after_another())
+            for _ in range(min(run.config.concurrency, len(run.specs)))
+        ]
+        try:
+            await asyncio.gather(*players)
+        finally:
+            for player in players:
+                player.cancel()
+            await asyncio.gather(*players, return_exceptions=True)
+        await asyncio.to_thread(recorder.flush)
+        await asyncio.to_thread(self._store.finish_run, run.id, "finished")
+
+    async def _play_game(self, spec: GameSpec, recorder: Recorder) -> None:
+        """One game to its result, again from the last recorded ply when what it runs on fails."""
+        moves = list(spec.moves)
+        failures = 0
+        while True:
+            before = len(moves)
+            self._progress.started(replace(spec, moves=tuple(moves)))
+            failure = None
+            try:
+                async for event in self._runtime.play(replace(spec, moves=tuple(moves))):
+                    if isinstance(event, GameResult):
+                        if event.termination is Termination.INFRASTRUCTURE:
+                            failure = event.reason
+                            continue
+                        self._progress.results.append((spec, event))
+                    elif isinstance(event, MoveRecord):
+                        moves.append(event.choice.uci)
+                        self._progress.moved(spec)
+                    recorder.put(event)
+            except InfrastructureError as error:
+                failure = str(error)
+            finally:
+                self._progress.stopped(spec)
+            if failure is None:
+                return
+            failures = 1 if len(moves) > before else failures + 1
+            if failures == ATTEMPTS:
+                raise TournamentFailed(
+                    f"Game {spec.number} of run {spec.run_id} failed {ATTEMPTS} times at ply "
+                    f"{len(moves)}: {failure}."
+                )
+            await asyncio.sleep(failures)
+
+    async def _sample(self, runs: Sequence[Run], recorder: Recorder) -> None:
+        while True:
+            stats = await self._runtime.engine_stats()
+            self._progress.stats = stats
+            if stats is not None:
+                figures = stats | {
+                    "moves_per_s": round(self._progress.moves_per_s(), 1),
+                    "games_running": len(self._progress.playing),
+                }
+                for run in runs:
+                    recorder.put(EngineSample(run.id, time.time(), figures))
+            await asyncio.sleep(SAMPLE_S)
