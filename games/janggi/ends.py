@@ -1,7 +1,7 @@
-"""How a janggi game ends besides mate: points, repetition, perpetual check, shuttling, move limits.
+"""How a janggi game ends besides mate: points, repetition, perpetual check, shuttling, limits.
 
-Formulated after Fairy-Stockfish's behaviour, which the tests compare it with. Reads a board and its
-history and changes nothing.
+Follows Fairy-Stockfish's behaviour, with which the tests compare it. Reads a board and its history
+and changes nothing.
 """
 
 from __future__ import annotations
@@ -73,13 +73,11 @@ def repetition(board: Board, window: int) -> tuple[int, Outcome] | None:
 
 
 def back_and_forth(board: Board, window: int) -> int | None:
-    """Whether the last move shuttles one piece for the fifth time, as the distance in plies to the
-    first of the five.
+    """The distance in plies to the first of five moves that shuttle one piece, the last just made.
 
     The mover's last four moves go A-B, B-A, A-B, B-A, and the one before them came to A without a
     capture; none of them answers a check. Guards and generals may shuttle. One pass just before the
-    last move is skipped. At the root of a game Fairy-Stockfish sees a move that came to a1, and so
-    does this.
+    last move is skipped. Fairy-Stockfish takes the root for a move to a1, and so does this.
     """
     own = board.history[-1::-2]  # the mover's moves, latest first
     last = own[0].move

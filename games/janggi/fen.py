@@ -1,6 +1,4 @@
-"""Janggi FEN: reading, writing, and the named problems of an impossible position. Knows no rule
-set.
-"""
+"""Janggi FEN: reading, writing, and naming what makes a position impossible. Knows no rules."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ _DIGITS = re.compile(r"([KAHENBRCP])([0-9][1-9])[-x]([0-9][1-9])[+#]?")
 
 
 def san(board: Board, move: Move) -> str:
-    """A legal move with as much of its origin as tells it apart from others of the same kind:
-    `Hc3`, `Pab4`, `Rxe9#`.
-    """
+    """A legal move, with as much of its origin as others of its kind require: `Hc3`, `Pab4`."""
     origin = move.from_square
     kind = board.squares[origin]
     rivals = [
@@ -56,9 +54,7 @@ def lan(board: Board, move: Move) -> str:
 
 
 def digits(board: Board, move: Move) -> str:
-    """A legal move with points as in Korean books, rank then file, ranks counted from Han's side:
-    `H02-83`.
-    """
+    """A legal move with points as two digits: rank from Han's side (10 is 0), file: `H02-83`."""
     return _long(board, move, _digits(move.from_square), _digits(move.to_square))
 
 

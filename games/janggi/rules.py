@@ -1,6 +1,4 @@
-"""Rule sets and starting arrangements of janggi as data. Holds no logic: `ends` and `board` read
-these records.
-"""
+"""Rule sets and starting arrangements of janggi as data; `ends` and `board` act on them."""
 
 from __future__ import annotations
 
@@ -15,16 +13,16 @@ Verdict = Literal["off", "draw", "points"]
 
 @dataclass(frozen=True)
 class Rules:
-    """One rule set. Limits are in plies. `bikjang`, `double_pass` and `ply_cap` end the game at
-    once, `repetition`, `back_and_forth` and `no_capture` when a player claims them.
+    """One rule set; limits are in plies.
+
+    `bikjang`, `double_pass` and `ply_cap` end the game at once; `repetition`, `back_and_forth` and
+    `no_capture` when a player claims them. Perpetual check loses wherever repetition counts.
     """
 
     name: str
     bikjang: Verdict  # the generals face each other and the player to move passes
     double_pass: Verdict
-    repetition: (
-        Verdict  # the same position for the `repetition_count`-th time; perpetual check loses
-    )
+    repetition: Verdict  # the same position for the `repetition_count`-th time
     repetition_count: int = 3
     back_and_forth: bool = False  # shuttling one piece between two points loses at the fifth move
     no_capture: Verdict = "off"
