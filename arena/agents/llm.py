@@ -36,7 +36,7 @@ class LlmPlayer:
         self._persona = _persona_ids(config, spec, engine)
         self._ids = [*self._persona, *_encode(engine, start_text(_start(spec)))]
         self._count = 0  # moves that the transcript covers
-        self._restarted_at = -1  # the number of moves at the last restart
+        self._restarted_at = 0  # the number of moves at the last restart, 0 before the first
         if len(self._ids) + ROOM_TOKENS > engine.max_model_len:
             raise ConfigError(
                 f"The prompt of {config.name} for {spec.game} takes {len(self._ids)} tokens and a "
@@ -65,7 +65,7 @@ class LlmPlayer:
             raise  # the first three: this agent asked for something impossible
         except Exception as error:
             raise InfrastructureError(f"{type(error).__name__}: {error}") from error
-        return _choice(output, view, restarted=self._restarted_at > view.ply - 2)
+        return _choice(output, view, restarted=self._restarted_at > max(view.ply - 2, 0))
 
     async def close(self) -> None:
         pass

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from arena.config import (
+    ROSTER,
     ConfigError,
     LlmAgent,
     TournamentConfig,
@@ -75,7 +76,7 @@ def test_bundled_model_is_the_default() -> None:
 
 
 def test_number_of_agents_takes_the_roster_and_then_repeats_it() -> None:
-    assert names({}) == "Pebble Sparrow Badger Willow Heron Falcon Tortoise Dragon".split()
+    assert names({}) == [agent.name for agent in ROSTER]
     assert names({"agents": 2}) == ["Pebble", "Sparrow"]
     many = names({"agents": 20})
     assert many[8:10] == ["Pebble 2", "Sparrow 2"]
