@@ -7,6 +7,7 @@ game is.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -109,6 +110,9 @@ class Database:
         if path.is_dir():
             raise DatabaseError(f"{self.name} is a directory: name a database file in it.")
         if path.exists():
+            # SQLite would open a file of others for reading, and fail only at the first write.
+            if create and not os.access(path, os.W_OK):
+                raise DatabaseError(_sentence(self.name, "readonly"))
             return
         if not create:
             raise DatabaseError(f"There is no database at {self.name}: `arena run` makes one.")

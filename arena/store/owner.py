@@ -13,7 +13,11 @@ from pathlib import Path
 
 def this_process() -> str:
     """The owner string of the calling process."""
-    pid = os.getpid()
+    return owner_of(os.getpid())
+
+
+def owner_of(pid: int) -> str:
+    """The owner string of a process on this host."""
     return f"{socket.gethostname()}:{pid}:{_start(pid)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from arena.ratings import Played
 from arena.store.owner import is_alive
 from arena.store.schema import (
     AgentRow,
@@ -21,7 +22,7 @@ from arena.store.schema import (
     RatingRow,
     RunRow,
 )
-from arena.store.store import Store, UnknownRun, get_run, standings_rows
+from arena.store.store import Store, UnknownRun, get_run, played_games, standings_rows
 
 
 def runs(store: Store) -> list[dict[str, Any]]:
@@ -105,6 +106,15 @@ def standings(store: Store, run_id: int) -> list[dict[str, Any]]:
         return _standings(session, run_id)
 
 
+def played(store: Store, run_id: int) -> list[Played]:
+    """The results of the finished games, for `arena.crosstable` and `arena.ratings`. Raises
+    UnknownRun.
+    """
+    with store.read() as session:
+        get_run(session, run_id)
+        return list(played_games(session, run_id))
+
+
 def _standings(session: Session, run_id: int) -> list[dict[str, Any]]:
     """The table that was kept when the run finished, else that of the games so far."""
     kept = session.execute(
@@ -123,7 +133,7 @@ def _standings(session: Session, run_id: int) -> list[dict[str, Any]]:
 
 def _with_counts(session: Session, rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     def counts(statement: sa.Select[int, int]) -> dict[int, int]:
-        return dict(session.execute(statement).tuples().all())
+        return {row[0]: row[1] for row in session.execute(statement)}
 
     def by_run(column: InstrumentedAttribute[int]) -> sa.Select[int, int]:
         return (

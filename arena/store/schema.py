@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, Index, Text
+from sqlalchemy import JSON, Float, ForeignKey, ForeignKeyConstraint, Index, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    type_annotation_map: ClassVar = {dict[str, Any]: JSON, str: Text}
+    type_annotation_map: ClassVar = {dict[str, Any]: JSON, float: Float, str: Text}
 
 
 class RunRow(Base):
