@@ -39,7 +39,7 @@ def bundled_model() -> str:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +53,13 @@ class _Model(BaseModel):
 
 class _Agent(_Model):
     name: str = Field(min_length=1, max_length=60)
+
+    @field_validator("name")
+    @classmethod
+    def _is_one_line(cls, name: str) -> str:
+        if not name.isprintable() or name != name.strip():
+            raise ValueError("a name is one line of text without spaces at its ends")
+        return name
 
 
 class LlmAgent(_Agent):
@@ -142,7 +149,7 @@ class TournamentConfig(_Model):
     ] = 8
     cycles: int = Field(default=1, ge=1)  # in one cycle everybody meets everybody with both colours
     max_plies: int = Field(default=200, ge=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     concurrency: int = Field(default=32, ge=1)  # games at once
     model: str = Field(default="tiny", min_length=1)
     engine: EngineSettings = EngineSettings()
@@ -301,7 +308,7 @@ def _sentence(error: Any) -> str:
             path += f".{part}" if path else part
     match error["type"]:
         case "value_error":
-            text = str(error["ctx"]["error"])
+            text = str(error["ctx"]["error"]).rstrip(".")
         case "missing":
             text = "is missing"
         case "union_tag_not_found":

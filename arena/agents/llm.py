@@ -104,8 +104,8 @@ def check_context(specs: Iterable[GameSpec], engine: EngineClient) -> None:
     checked = set()
     for spec in specs:
         for config in spec.agents:
-            if isinstance(config, cfg.LlmAgent) and config.name not in checked:
-                checked.add(config.name)
+            if isinstance(config, cfg.LlmAgent) and (spec.run_id, config.name) not in checked:
+                checked.add((spec.run_id, config.name))
                 LlmPlayer(config, spec, engine)
 
 

@@ -318,6 +318,10 @@ def test_prompt_that_does_not_fit_is_refused_before_the_first_game() -> None:
     specs = [game_spec("janggi", agents=agents("random", "Dragon"))]
     check_context(specs, FakeEngine(2048))
     check_context([game_spec("janggi")], FakeEngine(10))  # bots need no context
+    chess = game_spec("chess", agents=agents("random", "Dragon"))
+    janggi = game_spec("janggi", run_id=2, agents=agents("random", "Dragon"))
+    with pytest.raises(ConfigError, match="Dragon for janggi"):  # also behind one that fits
+        check_context([chess, janggi], FakeEngine(900))
     with pytest.raises(
         ConfigError, match=r"The prompt of Dragon for janggi takes \d+ tokens .* 512"
     ):
