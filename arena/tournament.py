@@ -45,7 +45,6 @@ class Progress:
     """What is going on, for whoever shows it. Written by the driver alone."""
 
     clock: Callable[[], float] = time.monotonic
-    phase: str = "starting"
     runs: Sequence[Run] = ()
     results: list[tuple[GameSpec, GameResult]] = field(default_factory=list)
     playing: dict[tuple[int, int], int] = field(default_factory=dict)  # (run, number) -> plies
@@ -140,16 +139,40 @@ def claimed(runs: Sequence[Run], store: Store) -> Iterator[None]:
                     store.finish_run(run_id, status)
 
 
-async def play(
-    runs: Sequence[Run], store: Store, runtime: Runtime, progress: Progress | None = None
+async def host(
+    configs: Sequence[TournamentConfig],
+    store: Store,
+    runtime: Runtime,
+    progress: Progress,
+    resumed: Sequence[Run] = (),
 ) -> None:
+    """Start the runtime and play: new runs of `configs`, or what is left of the `resumed` ones.
+
+    New runs are recorded when the engine is loaded and every prompt fits it, so that wrong input
+    leaves no run behind. Raises RunBusy, TournamentFailed and what the runtime's `start` and
+    `check` raise.
+    """
+    with contextlib.ExitStack() as stack:
+        if resumed:
+            stack.enter_context(claimed(resumed, store))
+            progress.runs = resumed
+        await runtime.start()
+        for config in configs:
+            runtime.check(game_specs(config, run_id=0))
+        if not resumed:
+            progress.runs = create_runs(configs, store)
+            stack.enter_context(claimed(progress.runs, store))
+        await play(progress.runs, store, runtime, progress)
+
+
+async def play(runs: Sequence[Run], store: Store, runtime: Runtime, progress: Progress) -> None:
     """Play what is left of `runs`, which are `claimed`, on a started runtime, and finish them.
 
     Raises `TournamentFailed`.
     """
     try:
         with Recorder(store, [run.id for run in runs]) as recorder:
-            await _Driver(store, runtime, progress or Progress()).play(runs, recorder)
+            await _Driver(store, runtime, progress).play(runs, recorder)
     except DatabaseError as error:
         raise TournamentFailed(str(error)) from error
 
@@ -161,8 +184,6 @@ class _Driver:
         self._progress = progress
 
     async def play(self, runs: Sequence[Run], recorder: Recorder) -> None:
-        self._progress.phase = "playing"
-        self._progress.runs = runs
         tasks = [asyncio.create_task(self._play_run(run, recorder)) for run in runs]
         sampler = asyncio.create_task(self._sample(runs, recorder))
         try:

@@ -57,7 +57,7 @@ def live_view(
         run.config.name or games.get_game(run.config.game).title for run in progress.runs
     )
     head.add_row(
-        Text.assemble((names or progress.phase, "bold"), "  ", (address, "cyan")),
+        Text.assemble((names or "Starting", "bold"), "  ", (address, "cyan")),
         _clock(elapsed),
     )
     if not progress.runs:
@@ -187,7 +187,7 @@ def game_line(spec: GameSpec, result: GameResult, several: bool) -> str:
     where = f"run {spec.run_id}, game {spec.number}" if several else f"game {spec.number}"
     first, second = (agent.name for agent in spec.agents)
     how = result.reason.replace("_", " ")
-    if result.termination is not Termination.NORMAL:
+    if result.termination not in (Termination.NORMAL, result.reason):
         how = f"{result.termination.value.replace('_', ' ')}: {how}"
     return f"{where}: {first} - {second} {result.result} ({how}, {result.plies} plies)"
 
