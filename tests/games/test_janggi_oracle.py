@@ -17,7 +17,7 @@ from games.janggi.notation import digits
 from games.janggi.rules import SETUPS, setup_fen
 
 QUICK = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(QUICK, max_examples=40)
+THOROUGH = settings(QUICK, max_examples=25)
 
 fens = st.integers(0, 2**32).map(lambda seed: random_fen(random.Random(seed)))
 # What the players like to do; the rare ends need players who look for them.
