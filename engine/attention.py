@@ -1,7 +1,8 @@
 """Attention of a mixed batch over the paged cache, in plain torch.
 
-Requests of like size are padded to one rectangle, so the work of a layer is a few large products however many
-requests there are. It knows nothing of requests: it gets rows, slots and masks.
+Requests of like size are padded to one rectangle, and the keys that all of them begin with are gathered and
+multiplied once, so a layer is a few large products however many requests there are. It knows nothing of
+requests: it gets rows, slots and masks.
 """
 
 from collections.abc import Sequence
@@ -11,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 Mask = npt.NDArray[np.bool_]
 _WASTE = 1.5  # padded over needed work up to which requests share a rectangle
 _SMALL = 4096  # query times key rows below which padding costs less than another product
+_LARGE = 1 << 21  # query times key rows of a rectangle at most: it bounds the memory of the scores
+_MIN_SHARED = 32  # keys in common from which on they are multiplied once for the whole rectangle
 
 
 @dataclass(frozen=True)
 class Span:
-    """What one request brings: batch rows first..first+Q-1, the slots of its K keys, and what sees what [Q, K]."""
+    """What one request brings: batch rows first..first+Q-1, the slots of its K keys, and who sees what [Q, K]."""
 
     first: int
     slots: npt.NDArray[np.int64]
@@ -29,59 +31,65 @@ class Span:
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    """B requests padded to Q query rows and K keys each.
+    """B requests padded to Q query rows each, and to P keys each besides the S keys that all of them see.
 
-    rows: [B * Q] batch rows (padding repeats row 0); slots: [B * K]; bias: [B, 1, Q, K], 0 or -inf;
-    filled: indices of the real rows within B * Q, in the order of `targets`, their batch rows.
+    rows: [B * Q] batch rows (padding repeats row 0); shared: [S] and slots: [B * P] of keys; bias: [B, 1, Q, P],
+    0 or -inf, or None if all is seen; filled: indices of the real rows within B * Q, and targets: their batch
+    rows.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int, int]
     rows: Tensor
+    shared: Tensor
     slots: Tensor
-    bias: Tensor
+    bias: Tensor | None
     filled: Tensor
     targets: Tensor
 
 
 def group_spans(spans: Sequence[Span], device: torch.device, dtype: torch.dtype) -> list[AttentionGroup]:
-    """Rectangles for all requests of a step, with bounded padding."""
+    """Rectangles for all spans of a step, with bounded padding and bounded size."""
     groups: list[list[Span]] = []
-    needed = padded_q = padded_k = 0
+    needed = height = width = 0
     for span in sorted(spans, key=lambda s: s.mask.shape, reverse=True):
         q, k = span.mask.shape
-        if groups:
-            new_k = max(padded_k, k)
-            area = (len(groups[-1]) + 1) * padded_q * new_k
-            if area <= _WASTE * (needed + q * k) or area - needed <= _SMALL:
-                groups[-1].append(span)
-                needed, padded_k = needed + q * k, new_k
-                continue
-        groups.append([span])
-        needed, padded_q, padded_k = q * k, q, k
+        area = (len(groups[-1]) + 1 if groups else 0) * height * max(width, k)
+        waste = area - needed - q * k
+        if groups and area <= _LARGE and (waste <= _SMALL or area <= _WASTE * (needed + q * k)):
+            groups[-1].append(span)
+            needed, width = needed + q * k, max(width, k)
+        else:
+            groups.append([span])
+            needed, height, width = q * k, q, k
     return [_pad(group, device, dtype) for group in groups]
 
 
 def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> AttentionGroup:
+    s = _num_shared(spans)
     b = len(spans)
     q = max(span.mask.shape[0] for span in spans)
-    k = max(span.mask.shape[1] for span in spans)
+    p = max(span.mask.shape[1] for span in spans) - s
     rows = np.zeros((b, q), dtype=np.int64)
-    slots = np.zeros((b, k), dtype=np.int64)
-    mask = np.zeros((b, q, k), dtype=np.bool_)
+    slots = np.zeros((b, p), dtype=np.int64)
+    mask = np.zeros((b, q, p), dtype=np.bool_)
     filled = np.zeros((b, q), dtype=np.bool_)
     for i, span in enumerate(spans):
         n, m = span.mask.shape
         rows[i, :n] = np.arange(span.first, span.first + n)
-        slots[i, :m] = span.slots
-        mask[i, :n, :m] = span.mask
-        mask[i, n:, 0] = True  # padding rows must see something: a softmax over nothing is not a number
+        slots[i, : m - s] = span.slots[s:]
+        mask[i, :n, : m - s] = span.mask[:, s:]
         filled[i, :n] = True
-    bias = torch.zeros((b, 1, q, k), dtype=dtype, device=device)
-    bias.masked_fill_(~torch.from_numpy(mask).to(device).unsqueeze(1), float("-inf"))
+        mask[i, n:, 0] = True  # padding must see something: a softmax over nothing is not a number
+    bias = None
+    if not mask.all():
+        bias = torch.zeros((b, 1, q, p), dtype=dtype)
+        bias.masked_fill_(~torch.from_numpy(mask).unsqueeze(1), float("-inf"))
+        bias = bias.to(device)
     flat = np.flatnonzero(filled)
     return AttentionGroup(
-        (b, q, k),
+        (b, q, p, s),
         torch.from_numpy(rows.ravel()).to(device),
+        torch.from_numpy(spans[0].slots[:s].copy()).to(device),
         torch.from_numpy(slots.ravel()).to(device),
         bias,
         torch.from_numpy(flat).to(device),
@@ -89,9 +97,23 @@ def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> Attenti
     )
 
 
-def attend(
-    queries: Tensor, pool: Tensor, groups: Sequence[AttentionGroup], scale: float, out: Tensor
-) -> None:
+def _num_shared(spans: list[Span]) -> int:
+    """How many first keys all spans have in common and all of their rows see; 0 if too few to matter."""
+    if len(spans) == 1:
+        return 0
+    # Some key of its own stays to every span, so that no rectangle is empty.
+    limit = min(len(span.slots) for span in spans) - 1
+    first = spans[0].slots[:limit]
+    for span in spans:
+        if limit < _MIN_SHARED:
+            return 0
+        unlike = np.flatnonzero(span.slots[:limit] != first[:limit])
+        unseen = np.flatnonzero(~span.mask[0, :limit])
+        limit = min(limit, *(int(found[0]) for found in (unlike, unseen) if len(found)), limit)
+    return limit if limit >= _MIN_SHARED else 0
+
+
+def attend(queries: Tensor, pool: Tensor, groups: Sequence[AttentionGroup], scale: float, out: Tensor) -> None:
     """Attention of one layer.
 
     queries: [N, heads, head_dim]; pool: [slots, 2, kv_heads, head_dim], keys then values; out: [N, heads,
@@ -101,13 +123,25 @@ def attend(
     kv_heads = pool.shape[2]
     ratio = heads // kv_heads
     for group in groups:
-        b, q, k = group.shape
+        b, q, p, s = group.shape
         query = queries.index_select(0, group.rows).view(b, q, kv_heads, ratio, dim)
-        query = query.permute(0, 2, 3, 1, 4).reshape(b, kv_heads, ratio * q, dim)
-        pages = pool.index_select(0, group.slots).view(b, k, 2, kv_heads, dim)
-        key, value = pages[:, :, 0].transpose(1, 2), pages[:, :, 1].transpose(1, 2)
-        bias = group.bias.repeat(1, 1, ratio, 1)
-        result = scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
-        result = result.view(b, kv_heads, ratio, q, dim).permute(0, 3, 1, 2, 4)
-        result = result.reshape(b * q, heads, dim).index_select(0, group.filled)
-        out.index_copy_(0, group.targets, result)
+        query = query.permute(2, 0, 3, 1, 4).reshape(kv_heads, b * ratio * q, dim).mul_(scale)
+        own = pool.index_select(0, group.slots).view(b, p, 2, kv_heads, dim)
+        keys, values = own.permute(2, 3, 0, 1, 4).reshape(2, kv_heads * b, p, dim)
+        scores = queries.new_empty((kv_heads, b * ratio * q, s + p))
+        # The columns of the keys of one's own, one block a request.
+        blocks = scores[:, :, s:].view(kv_heads * b, ratio * q, p)
+        torch.bmm(query.view(kv_heads * b, ratio * q, dim), keys.transpose(1, 2), out=blocks)
+        if group.bias is not None:
+            blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
+        if s:
+            common = pool.index_select(0, group.shared).permute(1, 2, 0, 3)
+            torch.bmm(query, common[0].transpose(1, 2), out=scores[:, :, :s])
+        weights = torch.softmax(scores, dim=-1)
+        blocks = weights[:, :, s:].view(kv_heads * b, ratio * q, p)
+        result = torch.bmm(blocks, values)
+        if s:
+            result.view(kv_heads, b * ratio * q, dim).baddbmm_(weights[:, :, :s], common[1])
+        result = result.view(kv_heads, b, ratio, q, dim).permute(1, 3, 0, 2, 4)
+        result = result.reshape(b * q, heads, dim)
+        out.index_copy_(0, group.targets, result.index_select(0, group.filled))

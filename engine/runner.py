@@ -17,7 +17,8 @@ from engine.sampling import Draw, sample
 from engine.scheduler import Chunk
 from engine.text import TextTask
 
-_NORMALISER_ROWS = 64  # rows whose logits over the vocabulary are in float32 at a time
+_BLOCK = 4096  # tokens of the vocabulary whose logits exist at a time
+_SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
 
 
 class ModelRunner:
@@ -88,7 +89,11 @@ class ModelRunner:
                 tokens.append(request.tree.tokens[nodes])
                 positions.append(request.tree.depths[nodes] + (length - 1))
             slots.append(request.slots[start:end])
-            spans.append(Span(int(first), request.slots[:end], _mask(chunk)))
+            for low in range(start, end, _SPAN_ROWS):
+                high = min(low + _SPAN_ROWS, end)
+                spans.append(
+                    Span(int(first) + low - start, request.slots[:high], _mask(request, low, high))
+                )
         device = self.decoder.device
 
         def tensor(arrays: list[Ids]) -> Tensor:
@@ -103,17 +108,36 @@ class ModelRunner:
         )
 
     def _edge_logprobs(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
-        """log p(token | row) for pairs of a row and a token; `rows` ascend."""
+        """log p(token | row) for pairs of a row of `hidden` and a token, with the whole vocabulary as normaliser.
+
+        The vocabulary is taken block by block: the logits of a block stay in the processor's cache, and the
+        full matrix of them never exists.
+        """
+        head = self.decoder.head
+        count = len(hidden)
+        order = np.argsort(tokens, kind="stable")
+        pair_rows = torch.from_numpy(rows[order]).to(hidden.device)
+        pair_tokens = torch.from_numpy(tokens[order]).to(hidden.device)
+        bounds = np.searchsorted(tokens[order], np.arange(0, len(head) + _BLOCK, _BLOCK))
+        picked = hidden.new_empty(len(rows), dtype=torch.float32)
+        top = hidden.new_full((count, 1), float("-inf"), dtype=torch.float32)
+        total = hidden.new_zeros((count, 1), dtype=torch.float32)
+        logits = hidden.new_empty((count, _BLOCK))
+        wide = torch.empty_like(logits, dtype=torch.float32)
+        for index, first in enumerate(range(0, len(head), _BLOCK)):
+            block = head[first : first + _BLOCK]
+            if len(block) < _BLOCK:
+                logits, wide = logits[:, : len(block)].contiguous(), wide[:, : len(block)].contiguous()
+            torch.mm(hidden, block.t(), out=logits)
+            new_top = torch.maximum(top, logits.amax(dim=1, keepdim=True).float())
+            total *= torch.exp(top - new_top)
+            total += wide.copy_(logits).sub_(new_top).exp_().sum(dim=1, keepdim=True)
+            top = new_top
+            low, high = bounds[index], bounds[index + 1]
+            picked[low:high] = logits[pair_rows[low:high], pair_tokens[low:high] - first].float()
+        logprobs = picked - (top + total.log())[pair_rows, 0]
         result = np.empty(len(rows))
-        for first in range(0, len(hidden), _NORMALISER_ROWS):
-            low, high = np.searchsorted(rows, [first, first + _NORMALISER_ROWS])
-            if low == high:
-                continue
-            logits = self.decoder.logits(hidden[first : first + _NORMALISER_ROWS]).float()
-            norms = torch.logsumexp(logits, dim=-1)
-            row = torch.from_numpy(rows[low:high] - first).to(logits.device)
-            token = torch.from_numpy(tokens[low:high]).to(logits.device)
-            result[low:high] = (logits[row, token] - norms[row]).double().cpu().numpy()
+        result[order] = logprobs.double().cpu().numpy()
         return result
 
 
@@ -131,9 +155,8 @@ def scored_nodes(chunk: Chunk) -> tuple[int, int]:
     return first - len(request.tokens) + 1, last - len(request.tokens) + 1
 
 
-def _mask(chunk: Chunk) -> Mask:
+def _mask(request: Request, start: int, end: int) -> Mask:
     """[rows, keys]: a token sees what is before it and itself; an inner node its prompt and its ancestors."""
-    request, start, end = chunk.request, chunk.start, chunk.end
     length = len(request.tokens)
     mask = np.tri(end - start, end, start, dtype=np.bool_)
     if end > length:
