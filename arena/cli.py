@@ -205,7 +205,6 @@ def _host(
     resumed: Sequence[Run] = (),
 ) -> None:
     """Play with page and view, then print the results. Raises Interrupted after Ctrl-C."""
-    runtime = make_runtime(configs)
     progress = Progress()
     console = _console()
     page = None
@@ -233,6 +232,7 @@ def _host(
                 await asyncio.wait_for(runtime.close(), closing)
 
     try:
+        runtime = make_runtime(configs)
         finished = asyncio.run(_until_stopped(session()))
     except TournamentFailed as error:
         raise TournamentFailed(f"{error} {_how_to_go_on(progress, flags)}") from error

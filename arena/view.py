@@ -159,12 +159,15 @@ def print_results(console: Console, store: Store, run_id: int) -> None:
 async def watch_plain(progress: Progress, console: Console) -> None:
     """A line a finished game, and the figures every ten seconds, until the task is cancelled."""
     told = 0
-    summary_at = time.monotonic() + SUMMARY_S
+    summary_at = 0.0
     try:
         while True:
             told = _tell(progress, console, told)
-            if progress.runs and time.monotonic() >= summary_at:
-                summary_at += SUMMARY_S
+            now = time.monotonic()
+            if not progress.runs:
+                summary_at = now + SUMMARY_S
+            elif now >= summary_at:
+                summary_at = now + SUMMARY_S
                 done = f"{progress.finished}/{progress.games} games   "
                 console.print(done + figures(progress).plain.strip(), soft_wrap=True)
             await asyncio.sleep(REFRESH_S)

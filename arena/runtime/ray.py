@@ -32,6 +32,8 @@ MAX_RESTARTS = 5  # of one actor in a run
 OBJECT_STORE_BYTES = (
     100 * 2**20
 )  # results are small and go to the driver directly; Ray's minimum is 75 MiB
+ENGINE = "engine"  # name of the actor, in the namespace of this driver
+START_ATTEMPTS = 2  # Ray gives up when its helpers take more than 15 s, as on a crowded machine
 PLACEMENT_S = 60.0  # a cluster without room for an actor is given up on after this
 STATS_S = (
     5.0  # an engine that does not answer within this is not asked again before the next sample
@@ -89,6 +91,10 @@ class EngineActor:
             return self._llm
 
 
+# Without a group of its own, health would wait behind the requests.
+_engine_actor_class = ray.remote(concurrency_groups={"health": 1})(EngineActor)  # type: ignore[call-overload]
+
+
 class RayEngine:
     """`EngineClient` on the engine's actor."""
 
@@ -122,13 +128,19 @@ class RayEngine:
 class MatchActor:
     """Plays many games at once. Holds no model and imports no torch."""
 
-    def __init__(self, engine: Any, info: EngineInfo | None) -> None:
-        self._engine = None if info is None else RayEngine(engine, info)
+    def __init__(self, needs_engine: bool) -> None:
+        self._needs_engine = needs_engine
+        self._engine: RayEngine | None = None
 
     async def ping(self) -> None:
         pass
 
     async def play(self, spec: GameSpec) -> AsyncIterator[GameEvent]:
+        if self._needs_engine and self._engine is None:
+            # Not an argument of the constructor: with a handle or anything large among those, Ray
+            # cannot be sure to restart an actor.
+            engine = ray.get_actor(ENGINE)
+            self._engine = RayEngine(engine, await engine.load.remote())
         async for event in play_game(spec, self._engine):
             yield event
 
@@ -163,22 +175,17 @@ class RayRuntime:
 
     async def start(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._init)
-        info = None
         if self._config is not None:
             resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
             gpus = 1 if resources.get("GPU") else 0
-            self._engine_actor = (
-                ray.remote(EngineActor)
-                .options(
-                    concurrency_groups={"health": 2},
-                    num_cpus=0,
-                    num_gpus=gpus,
-                    max_concurrency=self._max_concurrency,
-                    max_restarts=MAX_RESTARTS,
-                    max_task_retries=-1,
-                )
-                .remote(self._config)
-            )
+            self._engine_actor = _engine_actor_class.options(
+                name=ENGINE,
+                num_cpus=0,
+                num_gpus=gpus,
+                max_concurrency=self._max_concurrency,
+                max_restarts=MAX_RESTARTS,
+                max_task_retries=-1,
+            ).remote(self._config)
             await self._placed(self._engine_actor, "the engine")
             try:
                 info = await self._engine_actor.load.options(max_task_retries=0).remote()
@@ -197,7 +204,7 @@ class RayRuntime:
             scheduling_strategy="SPREAD",
         )
         self._workers = [
-            _Worker(match_actor.remote(self._engine_actor, info)) for _ in range(self._count)
+            _Worker(match_actor.remote(self._config is not None)) for _ in range(self._count)
         ]
         await asyncio.gather(*(self._placed(w.actor, "a match actor") for w in self._workers))
 
@@ -255,19 +262,23 @@ class RayRuntime:
                     "check ray_address, or leave it out to start Ray here."
                 ) from None
             return
-        try:
-            ray.init(
-                address="local",
-                num_cpus=self._count + 1,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                **quiet,
-            )
-        except Exception as error:  # Ray has no common base for what can go wrong here
-            raise RuntimeStartError(
-                f"Ray did not start ({_first_line(error)}); "
-                "try again, or play with --runtime local."
-            ) from None
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                ray.init(
+                    address="local",
+                    num_cpus=self._count + 1,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    **quiet,
+                )
+                return
+            except Exception as error:  # Ray has no common base for what can go wrong here
+                ray.shutdown()
+                if attempt == START_ATTEMPTS:
+                    raise RuntimeStartError(
+                        f"Ray did not start ({_first_line(error)}); "
+                        "try again, or play with --runtime local."
+                    ) from None
 
     async def _placed(self, actor: Any, what: str) -> None:
         try:
