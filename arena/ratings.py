@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 ELO = 400 / math.log(10)  # Elo points per natural unit of strength
 Z95 = 1.959964  # two-sided 95% of the normal distribution
-_NO_MAXIMUM = 1e-4  # less information (errors beyond 100 natural units): it runs off to infinity
+_NO_MAXIMUM = 0.01  # less information (errors beyond 10 natural units) is taken for none
+_LONGEST_STEP = 3.0  # natural units; Newton's method overshoots from far away
 
 Floats = NDArray[np.float64]
 
@@ -127,14 +128,15 @@ def ratings(agents: int, games: Sequence[Played]) -> list[Rating]:
         elif not played[agent].any():
             result.append(Rating(None, None, None, "no game played yet"))
         elif not played[agent, group].any():
-            result.append(Rating(None, None, None, "no game yet against the agents that are rated"))
+            result.append(Rating(None, None, None, "no game yet against the rated agents"))
         else:
             result.append(_bound(agent, group, wins, losses, fit))
     return result
 
 
 def fit(counts: Floats, *, advantage: bool = True, draw: float | None = None) -> Fit | None:
-    """Newton's method with the analytic Hessian; None when the likelihood has no maximum.
+    """Newton's method with the analytic Hessian; None when the likelihood has no maximum (with the
+    advantage and nu both fixed it has one for every strongly connected group).
 
     `counts` is [3, n, n]: wins, draws and losses of the first mover by (first, second). Without
     `advantage` it is fixed at zero; `draw` fixes nu. The errors come from the inverse information
@@ -187,13 +189,14 @@ def fit(counts: Floats, *, advantage: bool = True, draw: float | None = None) ->
             cross = design.T @ (-total * p[1] * lean / 2)
             information[-1, : n + advantage] = information[: n + advantage, -1] = cross
         reduced = basis.T @ information @ basis
-        if reduced.size and np.linalg.eigvalsh(reduced)[0] < _NO_MAXIMUM:
-            return None
-        if np.abs(gradient).max() < 1e-9 * total.sum():
+        if np.abs(basis.T @ gradient).max() < 1e-9 * total.sum():
             break
-        step = basis @ np.linalg.solve(reduced, basis.T @ gradient)
+        # The information may be singular here; the gradient is then zero in that direction.
+        damped = reduced + 1e-10 * np.trace(reduced) * np.eye(len(reduced))
+        step = basis @ np.linalg.solve(damped, basis.T @ gradient)
+        step *= min(1.0, _LONGEST_STEP / np.abs(step).max())
         x = x + step
-    else:
+    if (advantage or fit_draw) and np.linalg.eigvalsh(reduced)[0] < _NO_MAXIMUM:
         return None
     covariance = basis @ np.linalg.inv(reduced) @ basis.T
     nu = math.exp(x[-1]) if fit_draw else draw or 0.0
@@ -215,8 +218,7 @@ def _fit_what_exists(counts: Floats) -> tuple[Fit, str]:
     # draw nu / (nu + 2).
     share = (counts[1].sum() + 0.5) / (counts.sum() + 1)
     found = fit(counts, advantage=False, draw=2 * share / (1 - share))
-    if found is None:
-        raise AssertionError("the likelihood of a strongly connected group has a maximum")
+    assert found, "nothing is left to run off"
     return found, "too few decided games: the share of draws taken as equal for all"
 
 
@@ -234,18 +236,15 @@ def _bound(agent: int, group: list[int], wins: Floats, losses: Floats, fit: Fit)
     sign = 1.0 if won else -1.0
     eta = math.log(fit.draw) if fit.draw else -math.inf
 
+    # The games by kind: the agent moved first, or second, against each of the group.
+    others = np.concatenate([fit.advantage - fit.strength, -fit.advantage - fit.strength])
+    played = np.concatenate(
+        [wins[agent, group] + losses[agent, group], wins[group, agent] + losses[group, agent]]
+    )
+
     def chance(strength: float) -> float:
         """Logarithm of the probability of winning (losing) all the games at this strength."""
-        total = 0.0
-        for at, other in enumerate(group):
-            ahead = strength - fit.strength[at]
-            for d, games in (
-                (ahead + fit.advantage, wins[agent, other] + losses[agent, other]),
-                (ahead - fit.advantage, wins[other, agent] + losses[other, agent]),
-            ):
-                if games:
-                    total += games * float(_probabilities(np.array([sign * d]), eta)[1][0, 0])
-        return total
+        return float(played @ _probabilities(sign * (strength + others), eta)[1][0])
 
     low, high = -50.0, 50.0
     for _ in range(60):
@@ -257,12 +256,10 @@ def _bound(agent: int, group: list[int], wins: Floats, losses: Floats, fit: Fit)
             high = middle
     bound = (low + high) / 2 * ELO
     if won:
-        return Rating(
-            None, bound, None, f"won all {int(won)} games against the rated: only a lower bound"
-        )
-    return Rating(
-        None, None, bound, f"lost all {int(lost)} games against the rated: only an upper bound"
-    )
+        note = f"won every game ({won:g}) against the rated agents: only a lower bound"
+        return Rating(None, bound, None, note)
+    note = f"lost every game ({lost:g}) against the rated agents: only an upper bound"
+    return Rating(None, None, bound, note)
 
 
 def _strongly_connected(edges: NDArray[np.bool_]) -> list[list[int]]:
