@@ -13,9 +13,8 @@ import games
 from arena.agents.base import Agent, GameView, InfrastructureError
 from arena.types import GameResult, GameSpec, GameStarted, MoveChoice, MoveRecord, Termination
 
-GRACE_S = (
-    1.0  # an agent that is called off gets this long to clean up; then the game ends without it
-)
+# An agent that is called off gets this long to clean up; then the game ends without it.
+GRACE_S = 1.0
 
 
 class _Late(Exception):
@@ -93,7 +92,7 @@ async def play(
                 yield result(Termination.CRASH, crash, winner=1 - side)
                 return
             if uci not in legal:
-                illegal = f"{uci} is not legal for {game.sides[side]}"
+                illegal = f"{uci!r} is not legal for {game.sides[side]}"
                 yield result(Termination.ILLEGAL_MOVE, illegal, winner=1 - side)
                 return
             notation = position.notation(uci, style)

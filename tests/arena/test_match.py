@@ -114,7 +114,7 @@ async def test_illegal_move_loses_and_is_not_recorded(uci: str) -> None:
     bad = Scripted(1, lambda view: MoveChoice(uci))
     records, result = await played(match.play(game_spec(), (Scripted(), bad)))
     assert (result.termination, result.winner) == (Termination.ILLEGAL_MOVE, 0)
-    assert result.reason == f"{uci} is not legal for black"
+    assert result.reason == f"{uci!r} is not legal for black"
     assert len(records) == result.plies == 3
     assert result.final_fen == records[-1].fen
 
