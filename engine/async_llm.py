@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
@@ -26,7 +26,7 @@ class _Caller:
 class TextStream:
     """Async iterator over the deltas of a text; `output` holds the whole of it after the last delta."""
 
-    def __init__(self, deltas: AsyncIterator[str | TextOutput]) -> None:
+    def __init__(self, deltas: AsyncGenerator[str | ChoiceOutput | TextOutput]) -> None:
         self._deltas = deltas
         self.output: TextOutput | None = None
 
@@ -35,10 +35,15 @@ class TextStream:
 
     async def __anext__(self) -> str:
         event = await anext(self._deltas)
-        if isinstance(event, TextOutput):
-            self.output = event
-            return await self.__anext__()  # ends the iteration
-        return event
+        if isinstance(event, str):
+            return event
+        assert isinstance(event, TextOutput)
+        self.output = event
+        return await self.__anext__()  # the generator ends here
+
+    async def aclose(self) -> None:
+        """Give the rest up; the request is aborted."""
+        await self._deltas.aclose()
 
 
 class AsyncLLM:
@@ -93,7 +98,7 @@ class AsyncLLM:
         )
         return TextStream(self._events(request))
 
-    async def _events(self, request: Request) -> AsyncIterator[str | ChoiceOutput | TextOutput]:
+    async def _events(self, request: Request) -> AsyncGenerator[str | ChoiceOutput | TextOutput]:
         caller = _Caller(asyncio.get_running_loop(), asyncio.Queue())
         with self._wake:
             if self._failure is not None:
@@ -101,7 +106,9 @@ class AsyncLLM:
             if self._closing:
                 raise Aborted("The engine is closed; build a new one.")
             if request.request_id in self._live:
-                raise ValueError(f"There is a request {request.request_id!r} already; choose another id.")
+                raise ValueError(
+                    f"There is a request {request.request_id!r} already; choose another id."
+                )
             if len(self._incoming) + self._core.num_waiting >= self._core.config.max_waiting:
                 raise QueueFull(
                     f"{self._core.config.max_waiting} requests wait already; "
@@ -153,11 +160,15 @@ class AsyncLLM:
     # ---- the engine's thread ----
 
     def _run(self) -> None:
-        error: EngineError = Aborted("The engine was closed; build a new one and send the request again.")
+        error: EngineError = Aborted(
+            "The engine was closed; build a new one and send the request again."
+        )
         try:
             while self._take():
                 self._deliver(self._core.step())
-        except Exception as unexpected:  # a defect of the engine itself: every caller must hear of it
+        except (
+            Exception
+        ) as unexpected:  # a defect of the engine itself: every caller must hear of it
             error = EngineError(
                 f"The engine stopped after an internal error ({unexpected!r}); build a new one."
             )
@@ -187,7 +198,9 @@ class AsyncLLM:
                     events.append((request, error))
             for request in aborts:
                 if self._core.abort(request):
-                    events.append((request, Aborted("The request was aborted; send it again if you need it.")))
+                    events.append(
+                        (request, Aborted("The request was aborted; send it again if you need it."))
+                    )
         self._deliver(events)
         return True
 

@@ -47,7 +47,9 @@ class AttentionGroup:
     targets: Tensor
 
 
-def group_spans(spans: Sequence[Span], device: torch.device, dtype: torch.dtype) -> list[AttentionGroup]:
+def group_spans(
+    spans: Sequence[Span], device: torch.device, dtype: torch.dtype
+) -> list[AttentionGroup]:
     """Rectangles for all spans of a step, with bounded padding and bounded size."""
     groups: list[list[Span]] = []
     needed = height = width = 0
@@ -105,15 +107,14 @@ def _num_shared(spans: list[Span]) -> int:
     limit = min(len(span.slots) for span in spans) - 1
     first = spans[0].slots[:limit]
     for span in spans:
-        if limit < _MIN_SHARED:
-            return 0
-        unlike = np.flatnonzero(span.slots[:limit] != first[:limit])
-        unseen = np.flatnonzero(~span.mask[0, :limit])
-        limit = min(limit, *(int(found[0]) for found in (unlike, unseen) if len(found)), limit)
+        alike = (span.slots[:limit] == first[:limit]) & span.mask[:, :limit].all(axis=0)
+        limit = limit if alike.all() else int(alike.argmin())
     return limit if limit >= _MIN_SHARED else 0
 
 
-def attend(queries: Tensor, pool: Tensor, groups: Sequence[AttentionGroup], scale: float, out: Tensor) -> None:
+def attend(
+    queries: Tensor, pool: Tensor, groups: Sequence[AttentionGroup], scale: float, out: Tensor
+) -> None:
     """Attention of one layer.
 
     queries: [N, heads, head_dim]; pool: [slots, 2, kv_heads, head_dim], keys then values; out: [N, heads,

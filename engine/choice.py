@@ -17,7 +17,9 @@ from engine.params import ChoiceParams
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
-_NO_PROBABILITY = 1e-30  # stands for 0 where rounding leaves nothing, so that logarithms stay finite
+_NO_PROBABILITY = (
+    1e-30  # stands for 0 where rounding leaves nothing, so that logarithms stay finite
+)
 
 
 class ChoiceTree:

@@ -37,7 +37,9 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("EngineConfig.model is empty; give a model directory, id or GGUF file.")
+            raise ValueError(
+                "EngineConfig.model is empty; give a model directory, id or GGUF file."
+            )
         if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise ValueError(
                 f"EngineConfig.dtype is {self.dtype!r}; use auto, float32, bfloat16 or float16."

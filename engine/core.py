@@ -36,7 +36,9 @@ from engine.text import TextTask
 from engine.tokenizer import Message, Tokenizer, tokenizer_of
 
 Prompt = str | Sequence[int] | Sequence[Message]
-Event = str | ChoiceOutput | TextOutput | EngineError  # a str is a text delta; the others end the request
+Event = (
+    str | ChoiceOutput | TextOutput | EngineError
+)  # a str is a text delta; the others end the request
 
 _CPU_CACHE_BYTES = 2 << 30
 _RATE_WINDOW_S = 10.0
@@ -49,14 +51,18 @@ class EngineCore:
         self.config = config
         self.device = _device(config.device)
         if self.device.type == "cpu":
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+            cores = (
+                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+            )
             torch.set_num_threads(config.num_threads or max(1, (cores or 1) - 1))
         self.dtype = _dtype(config.dtype, self.device)
         files = resolve_model(config.model)
-        self.tokenizer: Tokenizer = tokenizer_of(files)
         decoder = load_decoder(files, self.device, self.dtype, config.max_model_len)
+        self.tokenizer: Tokenizer = tokenizer_of(files)
         self.max_model_len = len(decoder.cos)
-        self.runner = ModelRunner(decoder, self._num_slots(decoder.config.kv_bytes_per_token(self.dtype)))
+        self.runner = ModelRunner(
+            decoder, self._num_slots(decoder.config.kv_bytes_per_token(self.dtype))
+        )
         self.cache = KVCache(self.runner.pool.shape[1], config.enable_prefix_caching)
         self.scheduler = Scheduler(
             self.cache, config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting
@@ -112,7 +118,9 @@ class EngineCore:
         tree = ChoiceTree(ids)
         self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
         self.tokenizer.check_boundary(tokens, ids)
-        return self._make(tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id)
+        return self._make(
+            tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id
+        )
 
     def make_text(
         self,
@@ -209,7 +217,10 @@ class EngineCore:
                 chunk.request.started_at = now
         try:
             results = self.runner.run(chunks)
-        except (RuntimeError, MemoryError) as error:  # torch raises RuntimeError when memory runs out
+        except (
+            RuntimeError,
+            MemoryError,
+        ) as error:  # torch raises RuntimeError when memory runs out
             return events + self._fail_all(error)
         now = time.monotonic()
         rows = sum(chunk.end - chunk.start for chunk in chunks)
@@ -302,7 +313,13 @@ class EngineCore:
             self.scheduler.finish(request)
             request.first_token_at = now
             return ChoiceOutput(
-                choice, task.texts[choice], request.walk_logprob, None, None, None, request.metrics()
+                choice,
+                task.texts[choice],
+                request.walk_logprob,
+                None,
+                None,
+                None,
+                request.metrics(),
             )
         first, last = scored_nodes(chunk)
         edges = task.tree.first_edges
@@ -333,7 +350,10 @@ class EngineCore:
             options.append(-1)
             logs = np.append(scores, log_stop(scores))
         logs, _, _ = normalise(logs)
-        keys = [f"{len(request.tokens) - request.prompt_len}:{self._edge_key(tree, edge)}" for edge in options]
+        keys = [
+            f"{len(request.tokens) - request.prompt_len}:{self._edge_key(tree, edge)}"
+            for edge in options
+        ]
         taken = draw(logs, keys, task.params, request.seed)
         request.walk_logprob += float(logs[taken])
         edge = options[taken]
@@ -370,7 +390,9 @@ class EngineCore:
             kv_pages_cached=cache.num_cached,
             kv_pages_free=cache.num_free,
             kv_usage=cache.num_active / cache.num_slots,
-            prefix_hit_rate=self._cached_tokens / self._prompt_tokens if self._prompt_tokens else None,
+            prefix_hit_rate=self._cached_tokens / self._prompt_tokens
+            if self._prompt_tokens
+            else None,
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             computed_tokens=self._computed_tokens,

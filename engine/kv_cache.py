@@ -55,7 +55,9 @@ class KVCache:
         """Slots that an allocation can have: free ones and evictable ones."""
         return len(self._free) + self.num_cached
 
-    def match(self, node: Node, tokens: Sequence[int], start: int, end: int) -> tuple[Node, list[int]]:
+    def match(
+        self, node: Node, tokens: Sequence[int], start: int, end: int
+    ) -> tuple[Node, list[int]]:
         """Walk down from `node`, where tokens[:start] end, as far as tokens[start:end] are known.
 
         Returns the node reached and the slots passed, and holds them for the caller, who gives them back
@@ -161,7 +163,9 @@ class KVCache:
         """Note an unused leaf as a candidate for eviction."""
         if node.refs or node.children or node.parent is None:
             return
-        if len(self._leaves) > 2 * self._num_nodes + 64:  # mostly outdated entries: keep the live ones
+        if (
+            len(self._leaves) > 2 * self._num_nodes + 64
+        ):  # mostly outdated entries: keep the live ones
             self._leaves = [entry for entry in self._leaves if self._evictable(entry)]
             heapq.heapify(self._leaves)
         heapq.heappush(self._leaves, (node.tick, id(node), node))

@@ -25,7 +25,9 @@ class LLM:
         self._closed = False
 
     def generate(
-        self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None = None
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[TextOutput]:
         """A text for each prompt, batched. Raises the first error; the other requests are given up then."""
         every = _per_prompt(prompts, params)
@@ -85,6 +87,8 @@ class LLM:
 def _per_prompt(prompts: Sequence[Prompt], params: object) -> list:
     if isinstance(params, Sequence):
         if len(params) != len(prompts):
-            raise ValueError(f"{len(params)} params for {len(prompts)} prompts; give one each, or one for all.")
+            raise ValueError(
+                f"{len(params)} params for {len(prompts)} prompts; give one each, or one for all."
+            )
         return list(params)
     return [params] * len(prompts)

@@ -26,13 +26,10 @@ def load_decoder(
             take = _safetensors(files.directory, stack)
         else:
             config, take = _gguf(files.gguf)
-        length = min(max_model_len or config.max_position_embeddings, config.max_position_embeddings)
-        decoder = Decoder(config, take, device, dtype, length)
-    if decoder.embedding.shape != (config.vocab_size, config.hidden_size):
-        raise ModelLoadError(
-            f"The weights of {files.name} do not match its configuration; fetch it again."
+        length = min(
+            max_model_len or config.max_position_embeddings, config.max_position_embeddings
         )
-    return decoder
+        return Decoder(config, take, device, dtype, length)
 
 
 def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:
@@ -60,7 +57,9 @@ def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:
 
     def take(name: str) -> Tensor:
         if name not in where:
-            raise ModelLoadError(f"The model in {directory} lacks the weight {name}; fetch it again.")
+            raise ModelLoadError(
+                f"The model in {directory} lacks the weight {name}; fetch it again."
+            )
         tensor: Tensor = where[name].get_tensor(name)
         return tensor
 

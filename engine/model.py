@@ -172,24 +172,37 @@ class Decoder:
         self.device = device
         self.dtype = dtype
 
-        def weight(*names: str) -> Tensor:
+        def weight(shape: tuple[int, ...], *names: str) -> Tensor:
             parts = [take(name).to(dtype) for name in names]
-            return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous().to(device)
+            whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+            if whole.shape != shape:
+                raise ModelLoadError(
+                    f"The weight {names[0]} does not match the model's configuration; fetch the model again."
+                )
+            return whole.contiguous().to(device)
 
-        self.embedding = weight("model.embed_tokens.weight")
+        c = config
+        hidden, inner = c.hidden_size, c.intermediate_size
+        wide = c.num_heads * c.head_dim
+        joined = wide + 2 * c.num_kv_heads * c.head_dim
+        self.embedding = weight((c.vocab_size, hidden), "model.embed_tokens.weight")
         self.layers = [
             Layer(
-                input_norm=weight(f"{prefix}.input_layernorm.weight"),
-                qkv=weight(*(f"{prefix}.self_attn.{p}_proj.weight" for p in "qkv")),
-                output=weight(f"{prefix}.self_attn.o_proj.weight"),
-                post_norm=weight(f"{prefix}.post_attention_layernorm.weight"),
-                gate_up=weight(f"{prefix}.mlp.gate_proj.weight", f"{prefix}.mlp.up_proj.weight"),
-                down=weight(f"{prefix}.mlp.down_proj.weight"),
+                input_norm=weight((hidden,), f"{p}.input_layernorm.weight"),
+                qkv=weight((joined, hidden), *(f"{p}.self_attn.{x}_proj.weight" for x in "qkv")),
+                output=weight((hidden, wide), f"{p}.self_attn.o_proj.weight"),
+                post_norm=weight((hidden,), f"{p}.post_attention_layernorm.weight"),
+                gate_up=weight(
+                    (2 * inner, hidden), f"{p}.mlp.gate_proj.weight", f"{p}.mlp.up_proj.weight"
+                ),
+                down=weight((hidden, inner), f"{p}.mlp.down_proj.weight"),
             )
-            for prefix in (f"model.layers.{i}" for i in range(config.num_layers))
+            for p in (f"model.layers.{i}" for i in range(c.num_layers))
         ]
-        self.norm = weight("model.norm.weight")
-        self.head = self.embedding if config.tie_word_embeddings else weight("lm_head.weight")
+        self.norm = weight((hidden,), "model.norm.weight")
+        self.head = self.embedding
+        if not c.tie_word_embeddings:
+            self.head = weight((c.vocab_size, hidden), "lm_head.weight")
         angles = torch.outer(torch.arange(max_len).float(), _inverse_frequencies(config))
         self.cos = angles.cos().repeat(1, 2).to(dtype).to(device)
         self.sin = torch.cat([-angles.sin(), angles.sin()], dim=1).to(dtype).to(device)

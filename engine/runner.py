@@ -35,7 +35,10 @@ class ModelRunner:
         outputs = [np.arange(*scored_rows(chunk)) for chunk in chunks]
         starts = np.cumsum([0] + [chunk.end - chunk.start for chunk in chunks])
         out_rows = np.concatenate(
-            [rows - chunk.start + at for rows, chunk, at in zip(outputs, chunks, starts, strict=False)]
+            [
+                rows - chunk.start + at
+                for rows, chunk, at in zip(outputs, chunks, starts, strict=False)
+            ]
         )
         hidden = self.decoder.forward(self._batch(chunks, starts, out_rows), self.pool)
         results: list[Floats | int | None] = [None] * len(chunks)
@@ -60,7 +63,9 @@ class ModelRunner:
                 text_rows.append(at)
             at += len(rows)
         if edge_counts:
-            scores = self._edge_logprobs(hidden, np.concatenate(edge_rows), np.concatenate(edge_tokens))
+            scores = self._edge_logprobs(
+                hidden, np.concatenate(edge_rows), np.concatenate(edge_tokens)
+            )
             at = 0
             for index, count in edge_counts:
                 results[index] = scores[at : at + count]
@@ -127,7 +132,10 @@ class ModelRunner:
         for index, first in enumerate(range(0, len(head), _BLOCK)):
             block = head[first : first + _BLOCK]
             if len(block) < _BLOCK:
-                logits, wide = logits[:, : len(block)].contiguous(), wide[:, : len(block)].contiguous()
+                logits, wide = (
+                    logits[:, : len(block)].contiguous(),
+                    wide[:, : len(block)].contiguous(),
+                )
             torch.mm(hidden, block.t(), out=logits)
             new_top = torch.maximum(top, logits.amax(dim=1, keepdim=True).float())
             total *= torch.exp(top - new_top)

@@ -131,7 +131,9 @@ def tokenizer_of(files: ModelFiles) -> Tokenizer:
             f"The tokenizer file {path} is damaged ({error}); fetch it again."
         ) from None
     config = _optional_json(files.directory / "tokenizer_config.json")
-    special = {name: _content(config[name]) for name in ("bos_token", "eos_token") if config.get(name)}
+    special = {
+        name: _content(config[name]) for name in ("bos_token", "eos_token") if config.get(name)
+    }
     template = config.get("chat_template")
     template_file = files.directory / "chat_template.jinja"
     if template_file.exists():
@@ -183,4 +185,3 @@ def _content(token: str | dict[str, Any]) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
-

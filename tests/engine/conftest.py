@@ -11,7 +11,9 @@ import pytest
 import engine
 from engine import EngineConfig
 
-MOVES = [f"{f}{r}{g}{q}" for f in "abcdefgh" for r in "12345678" for g in "abcdefgh" for q in "12345678"]
+MOVES = [
+    f"{f}{r}{g}{q}" for f in "abcdefgh" for r in "12345678" for g in "abcdefgh" for q in "12345678"
+]
 SYSTEM = "You are a chess player. Answer with one legal move and nothing else. Game:"
 
 
@@ -74,6 +76,21 @@ def reference(checkpoint: str) -> Any:
 @pytest.fixture(scope="session")
 def tokenizer(checkpoint: str) -> engine.Tokenizer:
     return engine.load_tokenizer(checkpoint)
+
+
+@pytest.fixture(autouse=True)
+def checked_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """free + cached + active == total, and no slot in two places, after every step of every test."""
+    from engine.core import EngineCore
+
+    step = EngineCore.step
+
+    def checked(self: EngineCore) -> Any:
+        events = step(self)
+        self.cache.check()
+        return events
+
+    monkeypatch.setattr(EngineCore, "step", checked)
 
 
 def config(model: str, **changes: Any) -> EngineConfig:

@@ -1,0 +1,73 @@
+"""The batched attention against one request, one row, one head at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from engine.attention import Span, attend, group_spans
+
+HEADS, KV_HEADS, DIM, SLOTS = 4, 2, 8, 600
+
+
+def dense(queries: torch.Tensor, pool: torch.Tensor, spans: list[Span]) -> torch.Tensor:
+    out = torch.zeros_like(queries)
+    for span in spans:
+        for row in range(span.mask.shape[0]):
+            keys = span.slots[span.mask[row]]
+            for head in range(HEADS):
+                kv = pool[torch.from_numpy(keys)][:, :, head // (HEADS // KV_HEADS)]
+                scores = (kv[:, 0] @ queries[span.first + row, head]) * DIM**-0.5
+                out[span.first + row, head] = torch.softmax(scores, dim=0) @ kv[:, 1]
+    return out
+
+
+def spans_of(shapes: list[tuple[int, int]], shared: int, rng: np.random.Generator) -> list[Span]:
+    """Requests of (rows, keys) whose first `shared` keys are the same slots."""
+    prefix = rng.permutation(SLOTS)[:shared]
+    spans, first = [], 0
+    for rows, keys in shapes:
+        own = rng.permutation(SLOTS)[: max(0, keys - shared)]
+        mask = np.tri(rows, keys, keys - rows, dtype=np.bool_)
+        mask[:, keys - rows :] &= rng.random((rows, rows)) < 0.5
+        mask[np.arange(rows), np.arange(keys - rows, keys)] = True
+        spans.append(Span(first, np.concatenate([prefix[:keys], own]), mask))
+        first += rows
+    return spans
+
+
+@pytest.mark.parametrize(
+    ("shapes", "shared"),
+    [
+        ([(1, 1)], 0),
+        ([(5, 90)] * 3, 60),
+        ([(5, 90), (7, 70), (1, 61), (3, 200)], 60),
+        ([(1, 100)] * 8, 99),
+        ([(40, 40), (1, 300), (1, 5), (17, 120)], 0),
+        ([(80, 80), (1, 300), (1, 90)], 40),
+        ([(2, 33)] * 4, 33),
+    ],
+)
+def test_mixed_requests_equal_dense_attention(shapes: list[tuple[int, int]], shared: int) -> None:
+    rng = np.random.default_rng(0)
+    spans = spans_of(shapes, shared, rng)
+    generator = torch.Generator().manual_seed(1)
+    rows = sum(q for q, _ in shapes)
+    queries = torch.randn((rows, HEADS, DIM), generator=generator)
+    pool = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
+    groups = group_spans(spans, torch.device("cpu"), torch.float32)
+    out = torch.full_like(queries, float("nan"))
+    attend(queries, pool, groups, DIM**-0.5, out)
+    assert torch.allclose(out, dense(queries, pool, spans), atol=1e-5)
+
+
+def test_a_common_prefix_is_gathered_once() -> None:
+    spans = spans_of([(5, 90)] * 8, 60, np.random.default_rng(0))
+    [group] = group_spans(spans, torch.device("cpu"), torch.float32)
+    assert len(group.shared) == 60 and len(group.slots) == 8 * 30
+
+
+def test_padding_is_bounded() -> None:
+    spans = spans_of([(250, 500)] + [(1, 500)] * 60, 0, np.random.default_rng(0))
+    groups = group_spans(spans, torch.device("cpu"), torch.float32)
+    padded = sum(b * q * (p + s) for b, q, p, s in (group.shape for group in groups))
+    assert padded <= 1.6 * sum(span.mask.size for span in spans)
