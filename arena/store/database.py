@@ -12,7 +12,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -93,7 +92,7 @@ class Database:
             engine = sa.create_engine(
                 self._url,
                 connect_args=options,
-                json_serializer=partial(json.dumps, allow_nan=False, separators=(",", ":")),
+                json_serializer=json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode,
                 pool_pre_ping=not self._is_sqlite,
             )
         except ImportError as error:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from arena.store.database import DatabaseError
-from arena.store.schema import EngineSampleRow, GameRow, MoveRow, RunRow
+from arena.store.schema import EngineSampleRow, GameRow, MoveRow
 from arena.store.store import (
     Store,
     add_events,
@@ -28,7 +28,15 @@ from arena.store.store import (
     recorded_moves,
     standings_rows,
 )
-from arena.types import EngineSample, Event, GameResult, GameStarted, MoveRecord, Termination
+from arena.types import (
+    EngineSample,
+    Event,
+    GameResult,
+    GameStarted,
+    MoveChoice,
+    MoveRecord,
+    Termination,
+)
 
 GROUP_S = 0.05  # the longest time that an event waits for others to share its commit
 GROUP_SIZE = 1000
@@ -83,6 +91,7 @@ class Recorder:
         self._queue: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
         self._failure: DatabaseError | None = None
         self._closed = False
+        self._lock = threading.Lock()
         self._thread = threading.Thread(
             target=self._write_until_closed, name="recorder", daemon=True
         )
@@ -92,23 +101,23 @@ class Recorder:
         """Hand over an event and return at once; it is committed within about 50 ms. Raises
         DatabaseError.
         """
-        self._check()
-        self._queue.put(event)
+        self._enqueue(event)
 
     def flush(self) -> None:
         """Return when everything that was put before is committed. Raises DatabaseError."""
-        self._check()
         done = threading.Event()
-        self._queue.put(done)
+        self._enqueue(done)
         done.wait()
-        self._check()
+        if self._failure:
+            raise self._failure
 
     def close(self) -> None:
         """Commit what was put, and stop. Raises DatabaseError."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
         if self._failure:
             raise self._failure
 
@@ -118,17 +127,19 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self) -> None:
-        if self._failure:
-            raise self._failure
-        if self._closed:
-            raise DatabaseError("The recorder is closed.")
+    def _enqueue(self, item: Event | threading.Event) -> None:
+        with self._lock:  # nothing comes after the None that ends the writer
+            if self._failure:
+                raise self._failure
+            if self._closed:
+                raise DatabaseError("The recorder is closed.")
+            self._queue.put(item)
 
     def _write_until_closed(self) -> None:
         closing = False
         while not closing:
             events: list[Event] = []
-            waiting: list[threading.Event] = []
+            flushed: threading.Event | None = None
             item = self._queue.get()
             until = time.monotonic() + GROUP_S
             while True:
@@ -136,7 +147,7 @@ class Recorder:
                     closing = True
                     break
                 if isinstance(item, threading.Event):
-                    waiting.append(item)
+                    flushed = item
                     break
                 events.append(item)
                 if len(events) == GROUP_SIZE:
@@ -153,8 +164,8 @@ class Recorder:
             except Exception as error:  # the thread must not die in silence
                 self._failure = DatabaseError(f"Recording failed: {type(error).__name__}: {error}.")
                 self._failure.__cause__ = error
-            for done in waiting:
-                done.set()
+            if flushed:
+                flushed.set()
 
     def _commit(self, events: list[Event]) -> None:
         by_run: dict[int, list[Event]] = {}
@@ -164,10 +175,7 @@ class Recorder:
             for run_id, of_run in sorted(by_run.items()):
                 if run_id not in self._games:
                     raise DatabaseError(f"Run {run_id} was not given to this recorder.")
-                # Locks the run's row (PostgreSQL), and sees to it that nobody else has taken the
-                # run over.
-                run = session.get(RunRow, run_id, with_for_update=True)
-                if run is None or run.owner != self._owners[run_id]:
+                if get_run(session, run_id, lock=True).owner != self._owners[run_id]:
                     if all(isinstance(event, EngineSample) for event in of_run):
                         continue  # the run has ended; the engine goes on for others
                     raise DatabaseError(f"Run {run_id} is no longer written by this process.")
@@ -296,6 +304,7 @@ class Recorder:
             add_events(session, run_id, group.events)
 
 
+_CHOICE = tuple(field.name for field in fields(MoveChoice))
 _MOVE_PAYLOAD = (
     *("number", "ply", "side", "uci", "notation", "fen", "elapsed_s"),
     *("logprob", "legal_mass", "cached_tokens", "prompt_tokens"),
@@ -303,7 +312,6 @@ _MOVE_PAYLOAD = (
 
 
 def _move_row(event: MoveRecord) -> dict[str, Any]:
-    choice = event.choice
     row: dict[str, Any] = {
         "run_id": event.run_id,
         "number": event.number,
@@ -314,5 +322,5 @@ def _move_row(event: MoveRecord) -> dict[str, Any]:
         "key": event.key,
         "elapsed_s": event.elapsed_s,
     }
-    row |= {field.name: getattr(choice, field.name) for field in fields(choice)}
+    row |= {name: getattr(event.choice, name) for name in _CHOICE}
     return {column: finite(value) for column, value in row.items()}

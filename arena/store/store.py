@@ -142,7 +142,7 @@ class Store:
         """
         owner = owner or owners.this_process()
         with self.write() as session:
-            run = get_run(session, run_id)
+            run = get_run(session, run_id, lock=True)
             if run.owner == owner:
                 return
             if run.owner and owners.is_alive(run.owner):
@@ -167,7 +167,7 @@ class Store:
     def release_run(self, run_id: int) -> None:
         """Give the run up without an end: it counts as interrupted until it is claimed again."""
         with self.write() as session:
-            run = get_run(session, run_id)
+            run = get_run(session, run_id, lock=True)
             run.owner = None
 
     def finish_run(self, run_id: int, status: str) -> None:
@@ -178,7 +178,7 @@ class Store:
         finished has games left.
         """
         with self.write() as session:
-            run = get_run(session, run_id)
+            run = get_run(session, run_id, lock=True)
             if status == "finished":
                 left = session.scalar(
                     sa.select(sa.func.count())
@@ -236,8 +236,9 @@ class Store:
             ]
 
 
-def get_run(session: Session, run_id: int) -> RunRow:
-    run = session.get(RunRow, run_id)
+def get_run(session: Session, run_id: int, *, lock: bool = False) -> RunRow:
+    """The run's row; with `lock` no other transaction changes it before this one ends."""
+    run = session.get(RunRow, run_id, with_for_update=lock)
     if run is None:
         raise UnknownRun(f"There is no run {run_id} in the database.")
     return run
@@ -318,11 +319,13 @@ def _tenths(elo: float | None) -> float | None:
 
 def clean_text(text: str) -> str:
     """Text that both databases take: no NUL and no lone surrogate."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def finite(value: Any) -> Any:
-    """A JSON value in which infinities and NaN are null."""
+    """A JSON value in which infinities and NaN are null, and every text is clean."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):

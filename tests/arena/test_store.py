@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -260,6 +261,34 @@ def test_claims(store: Store) -> None:
     store.finish_run(run_id, "finished")
     with pytest.raises(DatabaseError, match="nothing to resume"):
         store.claim_run(run_id)
+
+
+def test_only_one_of_many_claims_at_once_succeeds(store: Store) -> None:
+    run_id = new_run(store)
+    won: list[int] = []
+
+    def claim(host: int) -> None:
+        with contextlib.suppress(RunBusy):
+            store.claim_run(run_id, f"another-host-{host}:1:1")
+            won.append(host)
+
+    threads = [threading.Thread(target=claim, args=(host,)) for host in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert len(queries.events_after(store, run_id, 0)) == 1
+
+
+def test_a_closed_recorder_refuses(store: Store) -> None:
+    run_id = new_run(store)
+    recorder = Recorder(store, [run_id])
+    recorder.close()
+    recorder.close()
+    for call in (recorder.flush, lambda: recorder.put(EngineSample(run_id, 1.0, {}))):
+        with pytest.raises(DatabaseError, match=r"^The recorder is closed\.$"):
+            call()
 
 
 def test_a_process_number_that_was_given_out_again_is_not_the_owner(store: Store) -> None:
