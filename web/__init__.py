@@ -1,1 +1,1 @@
-"""The pages: an HTTP application over a match database, and the browser front end that it serves."""
+"""The pages: an HTTP application over a match database, and the browser front end it serves."""

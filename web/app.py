@@ -1,6 +1,7 @@
-"""The HTTP application: JSON and event streams under `/api`, and everywhere else the built front end.
+"""The HTTP application: JSON and event streams under `/api`, everywhere else the built front end.
 
-It reads the match database and never writes it; what the answers contain is made in `arena.store.queries`.
+It reads the match database and never writes it; what the answers contain is made in
+`arena.store.queries`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,7 +28,7 @@ from web.files import FrontEnd
 
 STATIC = FilePath(__file__).parent / "static"
 IDLE_S = (
-    15.0  # a silent stream says so this often; browsers take one that is silent for longer for dead
+    15.0  # a silent stream says so this often; browsers take one that is mute for longer for dead
 )
 RECENT_S = 15.0  # engine figures that a page gets at once
 
@@ -37,7 +38,8 @@ Number = Annotated[int, Path(ge=1, lt=2**31)]
 def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE_S) -> FastAPI:
     """The application over an existing match database (URL or path). Raises `DatabaseError`.
 
-    `app.state.feeds.close()` ends all event streams; `web.server.Server` calls it when it is told to stop.
+    `app.state.feeds.close()` ends all event streams; `web.server.Server` calls it when it is told
+    to stop.
     """
     store = Store.open(database, create=False)
     feeds = Feeds(lambda run, after, limit: queries.events_after(store, run, after, limit))
@@ -65,7 +67,7 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
 
     @app.get("/api/runs/{run_id}/games/{number}")
     def game(run_id: Number, number: Number, after: int = -1) -> JSONResponse:
-        """A game and its moves later than ply `after`, with both sides' points where the rules count them."""
+        """A game and its moves later than ply `after`, with the points where the rules count them."""
         detail = queries.game_detail(store, run_id, number)
         with store.read() as session:
             rules = games.get_game(get_run(session, run_id).game)
@@ -92,9 +94,10 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
         after: Annotated[int, Query(ge=0)] = 0,
         last_event_id: Annotated[int, Header(ge=0)] = 0,
     ) -> StreamingResponse:
-        """The events after `after` or `Last-Event-ID`, whichever is later, and then each as it happens.
+        """The events after `after` or `Last-Event-ID`, whichever is later, then each as it happens.
 
-        At the start and in silence a message of the type `state` tells the run's status and newest event number.
+        At the start and in silence a message of the type `state` tells the run's status and the
+        number of its newest event.
         """
 
         async def state() -> str:
@@ -123,7 +126,7 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
 
 
 def create_app_from_env() -> FastAPI:
-    """The application over the database named by the environment variable ARENA_DATABASE, for `uvicorn --factory`."""
+    """The application over the database that the environment variable ARENA_DATABASE names."""
     return create_app(os.environ["ARENA_DATABASE"])
 
 

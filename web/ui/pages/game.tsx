@@ -54,8 +54,17 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
 
   // Going to the last move of a game is following it.
   const go = useCallback((to: number) => setChosen(to >= last ? null : Math.max(-1, to)), [last]);
+  // From where the reader is by then: keys can come faster than drawing.
+  const step = useCallback(
+    (by: number) =>
+      setChosen((at) => {
+        const to = Math.min(at ?? last, last) + by;
+        return to >= last ? null : Math.max(-1, to);
+      }),
+    [last],
+  );
   const flip = useCallback(() => setFlipped((value) => !value), []);
-  useKeys(ply, go, flip, last);
+  useKeys(step, go, flip, last);
 
   const mover = move && agents[move.side];
   const sides: [Side, Side] = flipped ? [0, 1] : [1, 0];
@@ -97,7 +106,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
             label={t.boardLabel(agents[0]?.name ?? "", agents[1]?.name ?? "", ply + 1, move?.notation ?? null)}
           />
           {strip(sides[1])}
-          <Controls ply={ply} last={last} following={chosen === null} go={go} flip={flip} />
+          <Controls ply={ply} last={last} following={chosen === null} go={go} step={step} flip={flip} />
           <TimeStrip moves={moves} ply={ply} go={go} />
           <details class="text-board">
             <summary>{t.textBoard}</summary>
@@ -118,21 +127,24 @@ function finalScore(first: number | null, side: Side): number | null {
   return first === null ? null : side === 0 ? first : 1 - first;
 }
 
+type Go = (ply: number) => void;
+
 /** Arrow keys, Home and End walk through the game; F turns the board. */
-function useKeys(ply: number, go: (ply: number) => void, flip: () => void, last: number): void {
+function useKeys(step: Go, go: Go, flip: () => void, last: number): void {
   useEffect(() => {
     const press = (event: KeyboardEvent): void => {
       if (event.metaKey || event.ctrlKey || event.altKey || event.target instanceof HTMLInputElement) return;
-      const to: Record<string, number> = { ArrowLeft: ply - 1, ArrowRight: ply + 1, Home: -1, End: last };
-      const goal = to[event.key];
-      if (goal !== undefined) go(goal);
+      if (event.key === "ArrowLeft") step(-1);
+      else if (event.key === "ArrowRight") step(1);
+      else if (event.key === "Home") go(-1);
+      else if (event.key === "End") go(last);
       else if (event.key === "f") flip();
       else return;
       event.preventDefault();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
-  }, [ply, go, flip, last]);
+  }, [step, go, flip, last]);
 }
 
 interface PlayerProps {
@@ -167,9 +179,9 @@ function Player(props: PlayerProps) {
         {agent && ` · ${persona(agent)}`}
       </span>
       {props.points !== null ? (
-        <span class="points">{t.points(points(props.points))}</span>
+        <span class="count">{t.points(points(props.points))}</span>
       ) : (
-        ahead > 0 && <span class="points">{t.materialAhead(points(ahead))}</span>
+        ahead > 0 && <span class="count">{t.materialAhead(points(ahead))}</span>
       )}
       <span class="clock" title={t.total(seconds(spent))}>
         {seconds(spent)}
@@ -183,20 +195,21 @@ interface ControlsProps {
   ply: number;
   last: number;
   following: boolean;
-  go: (ply: number) => void;
+  go: Go;
+  step: Go;
   flip: () => void;
 }
 
-function Controls({ ply, last, following, go, flip }: ControlsProps) {
+function Controls({ ply, last, following, go, step, flip }: ControlsProps) {
   return (
     <div class="controls">
       <button type="button" aria-label={t.first} title={t.first} disabled={ply < 0} onClick={() => go(-1)}>
         <Icon d="M3 3v10M13 3v10L6 8z" />
       </button>
-      <button type="button" aria-label={t.previous} title={t.previous} disabled={ply < 0} onClick={() => go(ply - 1)}>
+      <button type="button" aria-label={t.previous} title={t.previous} disabled={ply < 0} onClick={() => step(-1)}>
         <Icon d="M11 3v10L4 8z" />
       </button>
-      <button type="button" aria-label={t.next} title={t.next} disabled={ply >= last} onClick={() => go(ply + 1)}>
+      <button type="button" aria-label={t.next} title={t.next} disabled={ply >= last} onClick={() => step(1)}>
         <Icon d="M5 3v10l7-5z" />
       </button>
       <button type="button" aria-label={t.latest} title={t.latest} disabled={ply >= last} onClick={() => go(last)}>

@@ -47,7 +47,7 @@ function Table({ state }: { state: RunState }) {
             <th class="num">#</th>
             <th>{t.agent}</th>
             <th class="num">{t.score}</th>
-            <th class="num">{t.played}</th>
+            <th class="num extra">{t.played}</th>
             <th class="num wdl" title={t.wdl}>
               {t.wdlShort.map((letter) => (
                 <span key={letter}>{letter}</span>
@@ -70,7 +70,7 @@ function Table({ state }: { state: RunState }) {
                 <td class="num">
                   <b>{score(row.score)}</b>
                 </td>
-                <td class="num">{row.played}</td>
+                <td class="num extra">{row.played}</td>
                 <td class="num wdl">
                   {[row.wins, row.draws, row.losses].map((count, kind) => (
                     <span key={kind}>{count}</span>
