@@ -22,6 +22,7 @@ from arena.store import DatabaseError, Recorder, Store, queries
 from arena.types import EngineSample, GameResult, GameSpec, MoveRecord, Termination
 
 ATTEMPTS = 3  # in a row without a new move, before a game's failures end the run
+RETRY_S = 1.0  # before the second attempt; twice that before the third
 SAMPLE_S = 1.0
 RATE_S = 10.0  # rates are of the last so many seconds
 
@@ -244,7 +245,7 @@ class _Driver:
                     f"Game {spec.number} of run {spec.run_id} failed {ATTEMPTS} times at ply "
                     f"{len(moves)}: {failure}."
                 )
-            await asyncio.sleep(failures)
+            await asyncio.sleep(failures * RETRY_S)
 
     async def _sample(self, runs: Sequence[Run], recorder: Recorder) -> None:
         while True:

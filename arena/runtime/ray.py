@@ -242,7 +242,7 @@ class RayRuntime:
         return stats
 
     async def close(self) -> None:
-        self._workers, self._engine, self._engine_actor = [], None, None
+        # The handles are kept until then: an actor that nobody refers to fails its open calls aloud.
         await asyncio.get_running_loop().run_in_executor(self._thread, ray.shutdown)
         self._thread.shutdown(wait=False)
 
