@@ -2,17 +2,22 @@
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
-from engine.core import EngineCore, Event, Prompt
+from engine.core import EngineCore, Event
 from engine.errors import Aborted, EngineError, QueueFull
+from engine.intake import Prompt
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.params import ChoiceParams, SamplingParams
 from engine.request import Request
 from engine.tokenizer import Tokenizer
+
+_GATHER_S = 0.010  # the longest that an idle engine waits for more requests than the first
+_PAUSE_S = 0.002  # a pause between two arrivals after which it waits no longer
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +80,7 @@ class AsyncLLM:
         priority: smaller goes first. deadline: seconds from now. Raises QueueFull, PromptTooLong, NoChoices,
         BoundaryMerge, OutOfMemory, DeadlineExceeded or Aborted.
         """
-        request = self._core.make_choice(
+        request = self._core.intake.make_choice(
             prompt, choices, params, priority=priority, deadline=deadline, request_id=request_id
         )
         async for event in self._events(request):
@@ -93,7 +98,7 @@ class AsyncLLM:
         request_id: str | None = None,
     ) -> TextStream:
         """Write a text; iterate over the result for its deltas. Raises as `choose` does."""
-        request = self._core.make_text(
+        request = self._core.intake.make_text(
             prompt, params, priority=priority, deadline=deadline, request_id=request_id
         )
         return TextStream(self._events(request))
@@ -157,8 +162,6 @@ class AsyncLLM:
             self._wake.notify()
         await asyncio.to_thread(self._thread.join)
 
-    # ---- the engine's thread ----
-
     def _run(self) -> None:
         error: EngineError = Aborted(
             "The engine was closed; build a new one and send the request again."
@@ -184,8 +187,9 @@ class AsyncLLM:
     def _take(self) -> bool:
         """Wait for something to do and take the callers' orders; False when the engine is to end."""
         with self._wake:
-            while not (self._incoming or self._aborts or self._closing or self._core.busy):
-                self._wake.wait()
+            if not self._core.busy:
+                self._wake.wait_for(lambda: self._incoming or self._aborts or self._closing)
+                self._gather()
             if self._closing:
                 return False
             incoming, self._incoming = self._incoming, deque()
@@ -203,6 +207,14 @@ class AsyncLLM:
                     )
         self._deliver(events)
         return True
+
+    def _gather(self) -> None:
+        """After idling, let callers that were woken by the same step come together into one pass."""
+        latest = time.monotonic() + _GATHER_S
+        seen = 0
+        while len(self._incoming) > seen and time.monotonic() < latest:
+            seen = len(self._incoming)
+            self._wake.wait(_PAUSE_S)
 
     def _deliver(self, events: Sequence[tuple[Request, Event]]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Caller, Event]]] = {}

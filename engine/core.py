@@ -1,44 +1,32 @@
-"""The engine without threads: makes requests, runs steps, and says what each step finished.
+"""The engine without threads: runs steps and says what each of them finished.
 
-`LLM` drives it in the caller's thread, `AsyncLLM` in one of its own. Making a request (`make_*`) touches no
-shared state and may be done in any thread; everything else belongs to the thread that steps.
+`LLM` drives it in the caller's thread, `AsyncLLM` in one of its own. Its intake makes requests and may be used
+in any thread; everything else belongs to the thread that steps.
 """
 
-import itertools
-import os
 import time
 from collections import deque
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from engine.choice import ChoiceTree, Floats, draw, log_stop, normalise, uniform
+from engine.choice import ChoiceTree, Floats, draw, log_stop, normalise
 from engine.config import EngineConfig
-from engine.errors import (
-    DeadlineExceeded,
-    EngineError,
-    ModelLoadError,
-    NoChoices,
-    OutOfMemory,
-    PromptTooLong,
-)
+from engine.devices import pick_device, pick_dtype, set_threads
+from engine.errors import DeadlineExceeded, EngineError, OutOfMemory
 from engine.files import resolve_model
+from engine.intake import Intake
 from engine.kv_cache import KVCache
 from engine.loader import load_decoder
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
-from engine.params import ChoiceParams, SamplingParams
 from engine.request import ChoiceTask, Request, Status
 from engine.runner import ModelRunner, scored_nodes, scored_rows
 from engine.scheduler import Chunk, Scheduler
 from engine.text import TextTask
-from engine.tokenizer import Message, Tokenizer, tokenizer_of
+from engine.tokenizer import Tokenizer, tokenizer_of
 
-Prompt = str | Sequence[int] | Sequence[Message]
-Event = (
-    str | ChoiceOutput | TextOutput | EngineError
-)  # a str is a text delta; the others end the request
+# A str is a text delta; the others end the request.
+Event = str | ChoiceOutput | TextOutput | EngineError
 
 _CPU_CACHE_BYTES = 2 << 30
 _RATE_WINDOW_S = 10.0
@@ -49,13 +37,10 @@ class EngineCore:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self.device = _device(config.device)
+        self.device = pick_device(config.device)
         if self.device.type == "cpu":
-            cores = (
-                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-            )
-            torch.set_num_threads(config.num_threads or max(1, (cores or 1) - 1))
-        self.dtype = _dtype(config.dtype, self.device)
+            set_threads(config.num_threads)
+        self.dtype = pick_dtype(config.dtype, self.device)
         files = resolve_model(config.model)
         decoder = load_decoder(files, self.device, self.dtype, config.max_model_len)
         self.tokenizer: Tokenizer = tokenizer_of(files)
@@ -67,8 +52,14 @@ class EngineCore:
         self.scheduler = Scheduler(
             self.cache, config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting
         )
+        self.intake = Intake(
+            self.tokenizer,
+            max_model_len=self.max_model_len,
+            vocab_size=decoder.config.vocab_size,
+            num_slots=self.cache.num_slots,
+            seed=config.seed,
+        )
         self._eos = frozenset(self.tokenizer.eos_token_ids)
-        self._serial = itertools.count()
         self._started_at = time.monotonic()
         self._rates: deque[tuple[float, int]] = deque()
         self.steps = 0
@@ -91,102 +82,6 @@ class EngineCore:
                 f"{memory} are given; raise kv_cache_memory."
             )
         return slots
-
-    # ---- making requests ----
-
-    def make_choice(
-        self,
-        prompt: Prompt,
-        choices: Sequence[str],
-        params: ChoiceParams | None,
-        *,
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
-    ) -> Request:
-        """A request that chooses. Raises NoChoices, BoundaryMerge, PromptTooLong or OutOfMemory."""
-        params = params or ChoiceParams()
-        texts = tuple(choices)
-        if not texts:
-            raise NoChoices("There are no choices; give at least one.")
-        if len(set(texts)) < len(texts):
-            raise NoChoices("A choice is given twice; give each once.")
-        ids = [self.tokenizer.encode_choice(text) for text in texts]
-        if not all(ids):
-            raise NoChoices("A choice is empty; each must have at least one token.")
-        tokens = self._prompt_ids(prompt)
-        tree = ChoiceTree(ids)
-        self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
-        self.tokenizer.check_boundary(tokens, ids)
-        return self._make(
-            tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id
-        )
-
-    def make_text(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None,
-        *,
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
-    ) -> Request:
-        """A request that writes. Raises PromptTooLong or OutOfMemory; max_tokens is cut to what the context leaves."""
-        params = params or SamplingParams()
-        tokens = self._prompt_ids(prompt)
-        limit = min(params.max_tokens, self.max_model_len - len(tokens))
-        self._check_length(len(tokens), 1, len(tokens) + limit - 1)
-        task = TextTask(params, limit, self.tokenizer)
-        return self._make(tokens, task, params.seed, priority, deadline, request_id)
-
-    def _prompt_ids(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            tokens = self.tokenizer.encode_prompt(prompt)
-        elif prompt and isinstance(prompt[0], dict):
-            tokens = self.tokenizer.apply_chat_template(list(prompt))  # type: ignore[arg-type]
-        else:
-            tokens = [int(token) for token in prompt]  # type: ignore[call-overload]
-            vocabulary = self.runner.decoder.config.vocab_size
-            if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
-                raise ValueError(f"The prompt has a token id outside 0..{vocabulary - 1}.")
-        if not tokens:
-            raise ValueError("The prompt is empty; it must have at least one token.")
-        return tokens
-
-    def _check_length(self, prompt: int, answer: int, rows: int) -> None:
-        if prompt + answer > self.max_model_len:
-            raise PromptTooLong(
-                f"The prompt has {prompt} tokens and its answer needs {answer} more, which is over the limit "
-                f"of {self.max_model_len}; shorten the prompt or raise max_model_len."
-            )
-        if rows > self.cache.num_slots:
-            raise OutOfMemory(
-                f"The request needs {rows} rows of the key-value cache, which has {self.cache.num_slots}; "
-                "shorten it or raise kv_cache_memory."
-            )
-
-    def _make(
-        self,
-        tokens: list[int],
-        task: TextTask | ChoiceTask,
-        seed: int | None,
-        priority: int,
-        deadline: float | None,
-        request_id: str | None,
-    ) -> Request:
-        serial = next(self._serial)
-        if seed is None:
-            seed = int(uniform(self.config.seed, f"request {serial}") * (1 << 53))
-        return Request(
-            request_id=request_id or f"request-{serial}",
-            tokens=tokens,
-            task=task,
-            seed=seed,
-            priority=priority,
-            deadline=None if deadline is None else time.monotonic() + deadline,
-        )
-
-    # ---- steps ----
 
     def add(self, request: Request) -> None:
         """Queue a request. Raises QueueFull."""
@@ -372,8 +267,6 @@ class EngineCore:
     def _edge_key(tree: ChoiceTree, edge: int) -> int:
         return int(tree.edge_tokens[edge]) if edge >= 0 else -1
 
-    # ---- figures ----
-
     def stats(self) -> EngineStats:
         now = time.monotonic()
         rows = sum(n for at, n in list(self._rates) if at >= now - _RATE_WINDOW_S)
@@ -405,33 +298,3 @@ class EngineCore:
             tokens_per_s=rows / max(window, 1e-9),
             uptime_s=now - self._started_at,
         )
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ModelLoadError(f"There is no device {name!r}; use auto, cpu or cuda.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ModelLoadError("There is no CUDA device here; use device auto or cpu.")
-    return device
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name != "auto":
-        dtype: torch.dtype = getattr(torch, name)
-        return dtype
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    return torch.bfloat16 if _cpu_is_fast_at_bf16() else torch.float32
-
-
-def _cpu_is_fast_at_bf16() -> bool:
-    """Whether the processor multiplies bfloat16 itself; elsewhere float32 is the faster of the two."""
-    flags = Path("/proc/cpuinfo")
-    if not flags.exists():
-        return False
-    text = flags.read_text(encoding="utf-8", errors="replace")
-    return any(flag in text for flag in ("avx512_bf16", "amx_bf16", " bf16 "))

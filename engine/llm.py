@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from engine.config import EngineConfig
-from engine.core import EngineCore, Prompt
+from engine.core import EngineCore
 from engine.errors import Aborted, EngineError
+from engine.intake import Prompt
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.params import ChoiceParams, SamplingParams
 from engine.request import Request
 from engine.tokenizer import Tokenizer
 
 Output = TypeVar("Output", ChoiceOutput, TextOutput)
+Params = TypeVar("Params", ChoiceParams, SamplingParams)
 
 
 class LLM:
@@ -32,7 +34,8 @@ class LLM:
         """A text for each prompt, batched. Raises the first error; the other requests are given up then."""
         every = _per_prompt(prompts, params)
         requests = [
-            self._core.make_text(prompt, one) for prompt, one in zip(prompts, every, strict=True)
+            self._core.intake.make_text(prompt, one)
+            for prompt, one in zip(prompts, every, strict=True)
         ]
         return self._run(requests, TextOutput)
 
@@ -45,7 +48,7 @@ class LLM:
         """One of its choices for each prompt, batched. Raises the first error, as `generate` does."""
         every = _per_prompt(prompts, params)
         requests = [
-            self._core.make_choice(prompt, texts, one)
+            self._core.intake.make_choice(prompt, texts, one)
             for prompt, texts, one in zip(prompts, choices, every, strict=True)
         ]
         return self._run(requests, ChoiceOutput)
@@ -84,7 +87,9 @@ class LLM:
         self._core.close()
 
 
-def _per_prompt(prompts: Sequence[Prompt], params: object) -> list:
+def _per_prompt(
+    prompts: Sequence[Prompt], params: Params | Sequence[Params] | None
+) -> list[Params | None]:
     if isinstance(params, Sequence):
         if len(params) != len(prompts):
             raise ValueError(

@@ -1,5 +1,6 @@
 """How an answer is drawn: plain data that callers send with a request."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +9,7 @@ from typing import Literal
 class SamplingParams:
     """How `generate` draws a text. Temperature 0 takes the likeliest token.
 
-    top_k 0 and top_p 1 mean no limit; `stop` strings end the text and are not part of it;
+    top_k 0 and top_p 1 mean no limit; `stop`, one string or several, ends the text and is not part of it;
     `ignore_eos` goes on past the model's own end of text. The draws depend only on the seed and
     the position, not on the neighbours in the batch.
     """
@@ -19,7 +20,7 @@ class SamplingParams:
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: Sequence[str] = ()
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:

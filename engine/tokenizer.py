@@ -101,14 +101,15 @@ class Tokenizer:
         """
         if self._chat_template is None:
             raise ValueError("The model has no chat template; send the prompt as a text instead.")
-        from transformers.utils.chat_template_utils import render_jinja_template
+        from transformers.utils import chat_template_utils
 
-        rendered, _ = render_jinja_template(
+        render: Any = chat_template_utils.render_jinja_template
+        rendered = render(
             [messages],
             chat_template=self._chat_template,
             add_generation_prompt=True,
             **self._special_tokens,
-        )
+        )[0]
         return self.encode(rendered[0])
 
 

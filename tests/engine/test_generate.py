@@ -88,7 +88,7 @@ def test_samples_stay_within_top_k_top_p_and_min_p() -> None:
     assert seen() == {0, 1, 2, 3, 4}
     assert seen(top_k=2) == {0, 1}
     assert seen(top_p=0.75) == {0, 1, 2}
-    assert seen(min_p=0.5) == {0, 1, 2}
+    assert seen(min_p=0.49) == {0, 1, 2}
     assert seen(min_p=0.6) == {0, 1}
     assert seen(temperature=0) == {0}
     drawn = [sample(logits, [Draw(SamplingParams(), 5, position)])[0] for position in range(4000)]
@@ -165,7 +165,7 @@ def test_max_tokens_is_cut_to_the_context(checkpoint: str) -> None:
     ],
 )
 def test_wrong_params_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"(must|is empty)"):
         SamplingParams(**wrong)
 
 

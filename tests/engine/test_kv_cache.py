@@ -36,7 +36,7 @@ def test_a_match_is_exact_to_the_token() -> None:
 def test_a_token_known_twice_is_kept_once() -> None:
     cache = KVCache(32)
     slots = fill(cache, [1, 2, 3])
-    node, found = cache.match(cache.root, [1, 2, 3], 0, 2)
+    node, _ = cache.match(cache.root, [1, 2, 3], 0, 2)
     own = cache.allocate(1)
     assert own is not None
     node, kept = cache.commit(node, [3], own)

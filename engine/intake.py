@@ -1,0 +1,127 @@
+"""Makes requests of what callers send: token ids, choice tries, seeds and limits, with every check that can be made
+before a request is queued. It changes nothing of the engine and may be used in any thread.
+"""
+
+import itertools
+import time
+from collections.abc import Sequence
+
+from engine.choice import ChoiceTree, uniform
+from engine.errors import NoChoices, OutOfMemory, PromptTooLong
+from engine.params import ChoiceParams, SamplingParams
+from engine.request import ChoiceTask, Request
+from engine.text import TextTask
+from engine.tokenizer import Message, Tokenizer
+
+Prompt = str | Sequence[int] | Sequence[Message]
+
+
+class Intake:
+    """Knows the limits that a request must keep to."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        max_model_len: int,
+        vocab_size: int,
+        num_slots: int,
+        seed: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._max_model_len = max_model_len
+        self._vocab_size = vocab_size
+        self._num_slots = num_slots
+        self._seed = seed
+        self._serial = itertools.count()
+
+    def make_choice(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        params: ChoiceParams | None,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+    ) -> Request:
+        """A request that chooses. Raises NoChoices, BoundaryMerge, PromptTooLong or OutOfMemory."""
+        params = params or ChoiceParams()
+        texts = tuple(choices)
+        if not texts:
+            raise NoChoices("There are no choices; give at least one.")
+        if len(set(texts)) < len(texts):
+            raise NoChoices("A choice is given twice; give each once.")
+        ids = [self._tokenizer.encode_choice(text) for text in texts]
+        if not all(ids):
+            raise NoChoices("A choice is empty; each must have at least one token.")
+        tokens = self._prompt_ids(prompt)
+        tree = ChoiceTree(ids)
+        self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
+        self._tokenizer.check_boundary(tokens, ids)
+        return self._make(
+            tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id
+        )
+
+    def make_text(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+    ) -> Request:
+        """A request that writes. Raises PromptTooLong or OutOfMemory; max_tokens is cut to what the context leaves."""
+        params = params or SamplingParams()
+        tokens = self._prompt_ids(prompt)
+        limit = min(params.max_tokens, self._max_model_len - len(tokens))
+        self._check_length(len(tokens), 1, len(tokens) + limit - 1)
+        task = TextTask(params, limit, self._tokenizer)
+        return self._make(tokens, task, params.seed, priority, deadline, request_id)
+
+    def _prompt_ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            tokens = self._tokenizer.encode_prompt(prompt)
+        elif prompt and isinstance(prompt[0], dict):
+            tokens = self._tokenizer.apply_chat_template(list(prompt))  # type: ignore[arg-type]
+        else:
+            tokens = [int(token) for token in prompt]  # type: ignore[arg-type]
+            if tokens and not 0 <= min(tokens) <= max(tokens) < self._vocab_size:
+                raise ValueError(f"The prompt has a token id outside 0..{self._vocab_size - 1}.")
+        if not tokens:
+            raise ValueError("The prompt is empty; it must have at least one token.")
+        return tokens
+
+    def _check_length(self, prompt: int, answer: int, rows: int) -> None:
+        if prompt + answer > self._max_model_len:
+            raise PromptTooLong(
+                f"The prompt has {prompt} tokens and its answer needs {answer} more, which is over the limit "
+                f"of {self._max_model_len}; shorten the prompt or raise max_model_len."
+            )
+        if rows > self._num_slots:
+            raise OutOfMemory(
+                f"The request needs {rows} rows of the key-value cache, which has {self._num_slots}; "
+                "shorten it or raise kv_cache_memory."
+            )
+
+    def _make(
+        self,
+        tokens: list[int],
+        task: TextTask | ChoiceTask,
+        seed: int | None,
+        priority: int,
+        deadline: float | None,
+        request_id: str | None,
+    ) -> Request:
+        serial = next(self._serial)
+        if seed is None:
+            seed = int(uniform(self._seed, f"request {serial}") * (1 << 53))
+        return Request(
+            request_id=request_id or f"request-{serial}",
+            tokens=tokens,
+            task=task,
+            seed=seed,
+            priority=priority,
+            deadline=None if deadline is None else time.monotonic() + deadline,
+        )
