@@ -78,24 +78,17 @@ def game_pgn(
     tags["Termination"] = _TERMINATIONS[record["termination"]]
 
     tokens: list[str] = []
-    count, turn = _move_number(position.fen()), position.turn
     for move in moves:
-        side = position.turn
-        ply = 2 * count + turn + position.ply
-        numbered = f"{ply // 2}." if side == 0 else f"{ply // 2}..."
+        dots = "." if position.turn == 0 else "..."
+        full_move = position.fen().split()[-1]  # the last field of a FEN, in all games
         san = position.notation(move["uci"], "san")
-        tokens += [numbered, san, "{" + _comment(move) + "}"]
+        tokens += [full_move + dots, san, "{" + _comment(move) + "}"]
         position.push(move["uci"])
     if record["reason"]:
         tokens.append("{" + _ending(record) + "}")
     tokens.append(result)
     head = "".join(f'[{name} "{_quoted(value)}"]\n' for name, value in tags.items())
     return head + "\n" + "\n".join(_lines(tokens)) + "\n"
-
-
-def _move_number(fen: str) -> int:
-    """The last field of a FEN counts full moves."""
-    return int(fen.split()[-1])
 
 
 def _comment(move: Mapping[str, Any]) -> str:

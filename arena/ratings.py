@@ -107,30 +107,26 @@ def ratings(agents: int, games: Sequence[Played]) -> list[Rating]:
     played = not_lost + not_lost.T > 0
 
     groups = _strongly_connected(not_lost > 0)
-    # Among equally large groups the one with the most games; then the one that lost most, so that
+    # Among equally large groups the one that met most others; then the one that lost most, so that
     # the rest is ahead.
     group = max(groups, key=lambda g: (len(g), played[g].sum(), not_lost[:, g].sum()))
-    fit, fit_note = _fit_what_exists(counts[np.ix_(range(3), group, group)])
-    if len(group) == 1:
-        fit_note = "the zero of this table: no results both ways connect the agents"
+    model, note = _fit_what_exists(counts[np.ix_(range(3), group, group)])
 
     result: list[Rating] = []
     for agent in range(agents):
-        if agent in group:
+        if [agent] == group:
+            note = "the zero of this table: no results both ways connect the agents"
+            result.append(Rating(0.0, None, None, note))
+        elif agent in group:
             at = group.index(agent)
-            centre, half = fit.strength[at] * ELO, Z95 * fit.error[at] * ELO
-            alone = len(group) == 1
-            result.append(
-                Rating(float(centre), None, None, fit_note)
-                if alone
-                else Rating(float(centre), float(centre - half), float(centre + half), fit_note)
-            )
+            centre, half = float(model.strength[at] * ELO), float(Z95 * model.error[at] * ELO)
+            result.append(Rating(centre, centre - half, centre + half, note))
         elif not played[agent].any():
             result.append(Rating(None, None, None, "no game played yet"))
         elif not played[agent, group].any():
             result.append(Rating(None, None, None, "no game yet against the rated agents"))
         else:
-            result.append(_bound(agent, group, wins, losses, fit))
+            result.append(_bound(agent, group, wins, losses, model))
     return result
 
 
@@ -229,15 +225,15 @@ def _probabilities(d: Floats, eta: float) -> tuple[Floats, Floats]:
     return np.exp(logs), logs
 
 
-def _bound(agent: int, group: list[int], wins: Floats, losses: Floats, fit: Fit) -> Rating:
+def _bound(agent: int, group: list[int], wins: Floats, losses: Floats, model: Fit) -> Rating:
     """For an agent that won, or lost, all its games against the rated group."""
     won = (wins[agent, group] + losses[group, agent]).sum()
     lost = (losses[agent, group] + wins[group, agent]).sum()
     sign = 1.0 if won else -1.0
-    eta = math.log(fit.draw) if fit.draw else -math.inf
+    eta = math.log(model.draw) if model.draw else -math.inf
 
     # The games by kind: the agent moved first, or second, against each of the group.
-    others = np.concatenate([fit.advantage - fit.strength, -fit.advantage - fit.strength])
+    others = np.concatenate([model.advantage - model.strength, -model.advantage - model.strength])
     played = np.concatenate(
         [wins[agent, group] + losses[agent, group], wins[group, agent] + losses[group, agent]]
     )

@@ -46,10 +46,10 @@ class Database:
         """
         self._url = _parse(url)
         self.name = (
-            self._url.database
-            if self._url.drivername.startswith("sqlite")
-            else self._url.render_as_string(hide_password=True)
-        ) or ""
+            self._url.database or ""
+            if self._is_sqlite
+            else self._url.set(drivername="postgresql").render_as_string(hide_password=True)
+        )
         if self._is_sqlite:
             self._check_path(create)
         self._engine = self._make_engine()
@@ -142,9 +142,8 @@ class Database:
             with self._sentences(), self._engine.connect() as connection:
                 raw = connection.connection.driver_connection
                 assert raw is not None
-                raw.execute(
-                    "PRAGMA journal_mode=WAL"
-                )  # kept in the file; not allowed in a transaction
+                # The file keeps it; it is not allowed in a transaction.
+                raw.execute("PRAGMA journal_mode=WAL")
 
     def _revision(self, session: Session, script: ScriptDirectory, create: bool) -> str | None:
         """The schema revision that the database has; None for an empty one."""

@@ -164,12 +164,6 @@ class Store:
             run.finished_at = None
             add_events(session, run_id, [("run_resumed", {}) if resumed else ("run_started", {})])
 
-    def release_run(self, run_id: int) -> None:
-        """Give the run up without an end: it counts as interrupted until it is claimed again."""
-        with self.write() as session:
-            run = get_run(session, run_id, lock=True)
-            run.owner = None
-
     def finish_run(self, run_id: int, status: str) -> None:
         """End a run as "finished", "interrupted" or "failed" and release it; call it after
         `Recorder.flush`.

@@ -224,6 +224,26 @@ def test_resume_goes_on_from_the_last_ply(store: Store) -> None:
     assert kinds.count("move") == 72
 
 
+def test_resumed_from_every_event(store: Store) -> None:
+    """Whatever the last commit was, the resumed game equals the one that was not interrupted."""
+    whole = None
+    for cut in range(14, -1, -1):
+        run_id = new_run(store)
+        store.claim_run(run_id)
+        with Recorder(store, [run_id]) as recorder:
+            for event in list(play(store.pending_specs(run_id)[0]))[:cut]:
+                recorder.put(event)
+        store.finish_run(run_id, "interrupted")
+        store.claim_run(run_id)
+        record(store, run_id, range(1, 2))
+        detail = queries.game_detail(store, run_id, 1)
+        moves = detail["moves"], detail["game"]["result"], queries.standings(store, run_id)
+        whole = whole or moves
+        assert moves == whole
+        told = [e["payload"] for e in queries.events_after(store, run_id, 0) if e["kind"] == "move"]
+        assert [move["ply"] for move in told] == list(range(12))
+
+
 def test_a_run_that_is_not_over_cannot_be_finished(store: Store) -> None:
     run_id = new_run(store)
     store.claim_run(run_id)
@@ -246,16 +266,14 @@ def test_claims(store: Store) -> None:
         other.kill()
     assert queries.runs(store)[0]["status"] == "interrupted"
     store.claim_run(run_id)
-    assert [e["kind"] for e in queries.events_after(store, run_id, 0)] == [
-        "run_started",
-        "run_resumed",
-    ]
-    store.release_run(run_id)
+    kinds = [e["kind"] for e in queries.events_after(store, run_id, 0)]
+    assert kinds == ["run_started", "run_resumed"]
+    store.finish_run(run_id, "interrupted")
     assert queries.runs(store)[0]["status"] == "interrupted"
     store.claim_run(run_id, "another-host:1:1")
     with pytest.raises(RunBusy, match="process 1 on another-host"):
         store.claim_run(run_id)
-    store.release_run(run_id)
+    store.finish_run(run_id, "interrupted")
     store.claim_run(run_id)
     record(store, run_id)
     store.finish_run(run_id, "finished")
@@ -302,7 +320,7 @@ def test_recorder_stops_when_the_run_is_taken_over(store: Store) -> None:
     run_id = new_run(store)
     store.claim_run(run_id)
     recorder = Recorder(store, [run_id])
-    store.release_run(run_id)
+    store.finish_run(run_id, "interrupted")
     store.claim_run(run_id, "another-host:1:1")
     recorder.put(next(play(store.pending_specs(run_id)[0])))
     with pytest.raises(DatabaseError, match="no longer written by this process"):

@@ -158,7 +158,7 @@ def test_other_urls() -> None:
 
 def test_postgresql_server_missing() -> None:
     sentence = refusal("postgresql://somebody:secret@127.0.0.1:1/arena")
-    assert sentence.startswith("The database postgresql+psycopg://somebody:***@127.0.0.1:1/arena")
+    assert sentence.startswith("The database postgresql://somebody:***@127.0.0.1:1/arena")
     assert "refused" in sentence
 
 
