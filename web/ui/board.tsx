@@ -2,8 +2,8 @@
 
 import { memo } from "preact/compat";
 import { useMemo, useRef } from "preact/hooks";
-import type { PieceInfo, Rules } from "./api";
-import { CELL, centre, placement, reconcile, sideOf, squaresOf, type Piece } from "./position";
+import type { PieceInfo, Rules, Side } from "./api";
+import { CELL, centre, placement, reconcile, sideOf, squaresOf, type Piece, type Point } from "./position";
 import { SHAPES, octagon, stoneRadius } from "./shapes";
 import { t } from "./strings";
 
@@ -36,7 +36,7 @@ export const Board = memo(function Board(props: Props) {
       <Ground rules={rules} />
       <LastMove rules={rules} uci={lastMove} flipped={flipped} />
       {pieces.map((piece) => (
-        <Figure key={piece.id} rules={rules} letter={piece.letter} at={centre(piece.square, rules, flipped)} />
+        <Figure key={piece.id} rules={rules} letter={piece.letter} {...centre(piece.square, rules, flipped)} />
       ))}
       {coordinates && <Coordinates rules={rules} flipped={flipped} />}
     </svg>
@@ -102,17 +102,17 @@ function LastMove({ rules, uci, flipped }: { rules: Rules; uci: string | null; f
   );
 }
 
-function Figure({ rules, letter, at }: { rules: Rules; letter: string; at: { x: number; y: number } }) {
+const Figure = memo(function Figure({ rules, letter, x, y }: Point & { rules: Rules; letter: string }) {
   const side = sideOf(letter);
   const info = rules.pieces.find((piece) => piece.letter === letter.toUpperCase());
   return (
-    <g class={`piece side${side}`} style={{ transform: `translate(${at.x}px,${at.y}px)` }}>
+    <g class={`piece side${side}`} style={{ transform: `translate(${x}px,${y}px)` }}>
       {info ? <Drawing info={info} side={side} /> : <text>{letter}</text>}
     </g>
   );
-}
+});
 
-const Drawing = memo(function Drawing({ info, side }: { info: PieceInfo; side: 0 | 1 }) {
+function Drawing({ info, side }: { info: PieceInfo; side: Side }) {
   const shape = SHAPES[info.name];
   if (shape) {
     return (
@@ -132,7 +132,7 @@ const Drawing = memo(function Drawing({ info, side }: { info: PieceInfo; side: 0
       </text>
     </>
   );
-});
+}
 
 function Coordinates({ rules, flipped }: { rules: Rules; flipped: boolean }) {
   const files = Array.from({ length: rules.files }, (_, file) => String.fromCharCode(97 + file));

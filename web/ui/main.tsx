@@ -11,7 +11,9 @@ import { useRoute } from "./router";
 import { t } from "./strings";
 import "./style/base.css";
 import "./style/board.css";
-import "./style/pages.css";
+import "./style/run.css";
+import "./style/tables.css";
+import "./style/game.css";
 
 function App() {
   const route = useRoute();

@@ -3,7 +3,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { get, type Sample } from "../api";
 import { Chart, type Series } from "../chart";
-import { DASH, compact, percent } from "../format";
+import { compact, number, percent } from "../format";
 import type { LiveRun } from "../live";
 import type { RunState } from "../state";
 import { t } from "../strings";
@@ -30,7 +30,7 @@ export function Figures({ state }: { state: RunState }) {
   const figures: [string, string, string][] = [
     [t.figures.moves, compact(movesPerSecond(samples, samples.length - 1)), t.figureHints.moves],
     [t.figures.tokens, compact(stats?.tokens_per_s), t.figureHints.tokens],
-    [t.figures.queue, stats ? `${stats.num_running} + ${stats.num_waiting}` : DASH, t.figureHints.queue],
+    [t.figures.queue, number(stats?.num_waiting), t.figureHints.queue],
     [t.figures.hits, percent(stats?.prefix_hit_rate, 1), t.figureHints.hits],
     [t.figures.kv, percent(stats?.kv_usage), t.figureHints.kv],
   ];
@@ -82,8 +82,8 @@ export function EngineTab({ live, state }: { live: LiveRun; state: RunState }) {
         return (
           <figure key={name} class="card panel">
             <figcaption>
-              <h2>{t.figures[name]}</h2>
-              <p class="muted">{t.figureHints[name]}</p>
+              <h2>{name === "queue" ? t.requests : t.figures[name]}</h2>
+              <p class="muted">{name === "queue" ? t.requestsHint : t.figureHints[name]}</p>
               {charts[name].length > 1 && (
                 <p class="legend">
                   {charts[name].map((one, index) => (

@@ -9,7 +9,7 @@ import { useRun } from "../live";
 import { material, textBoard, turn } from "../position";
 import { firstScore, type RunState } from "../state";
 import { t } from "../strings";
-import { MoveList, TimeStrip } from "./moves";
+import { MoveList, TimeStrip, moveNumber } from "./moves";
 import { SideMark, StatusChip, outcome, persona } from "./parts";
 import { Probabilities } from "./probabilities";
 import { Shell, Waiting } from "./shell";
@@ -117,7 +117,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
           </p>
         </section>
         <MoveList moves={moves} ply={ply} following={chosen === null} go={go} />
-        <Probabilities move={move} agent={mover} />
+        <Probabilities move={move} number={moveNumber(moves, ply)} agent={mover} />
       </div>
     </>
   );

@@ -13,6 +13,11 @@ interface Props {
   go: (ply: number) => void;
 }
 
+/** Both sides' moves share a number; the second side may have made the first move. */
+export function moveNumber(moves: readonly Move[], ply: number): number {
+  return ((ply + (moves[0]?.side ?? 0)) >> 1) + 1;
+}
+
 export function MoveList({ moves, ply, following, go }: Props & { following: boolean }) {
   const list = useRef<HTMLOListElement>(null);
   useEffect(() => {
@@ -26,11 +31,10 @@ export function MoveList({ moves, ply, following, go }: Props & { following: boo
     }
   }, [ply, following]);
 
-  const shift = moves[0]?.side ?? 0; // the second side may have made the first move
   const rows: { number: number; cells: (Move | undefined)[] }[] = [];
   for (const move of moves) {
-    const index = (move.ply + shift) >> 1;
-    const row = (rows[index] ??= { number: index + 1, cells: [undefined, undefined] });
+    const number = moveNumber(moves, move.ply);
+    const row = (rows[number - 1] ??= { number, cells: [undefined, undefined] });
     row.cells[move.side] = move;
   }
   return (

@@ -2,12 +2,19 @@
 
 import { useState } from "preact/hooks";
 import type { Agent, Move } from "../api";
-import { DASH, number, percent, seconds } from "../format";
+import { DASH, number as count, percent, seconds } from "../format";
 import { t } from "../strings";
 
 const SHOWN = 12;
 
-export function Probabilities({ move, agent }: { move: Move | undefined; agent: Agent | undefined }) {
+interface Props {
+  move: Move | undefined;
+  /** As in the list of moves. */
+  number: number;
+  agent: Agent | undefined;
+}
+
+export function Probabilities({ move, number, agent }: Props) {
   if (!move) {
     return (
       <section class="card panel odds">
@@ -19,7 +26,9 @@ export function Probabilities({ move, agent }: { move: Move | undefined; agent: 
   return (
     <section class="card panel odds">
       <h2>
-        {move.ply + 1}. {move.notation} <span class="muted">{agent?.name}</span>
+        {number}
+        {move.side === 0 ? "." : "…"} {move.notation}{" "}
+        <span class="muted">{[move.uci !== move.notation && move.uci, agent?.name].filter(Boolean).join(" · ")}</span>
       </h2>
       {move.prompt_restarted && <p class="note">{t.restarted}</p>}
       <Facts move={move} />
@@ -95,7 +104,7 @@ function Facts({ move }: { move: Move }) {
           <dt>{t.legalMass}</dt>
           <dd>{percent(move.legal_mass, 1)}</dd>
           <dd class="meter">
-            <i style={{ width: percent(move.legal_mass, 2) }} />
+            <i style={{ width: `${move.legal_mass * 100}%` }} />
           </dd>
         </div>
       )}
@@ -107,7 +116,7 @@ function Facts({ move }: { move: Move }) {
             <span>{t.cached(cached === null || !prompt ? DASH : percent(cached / prompt))}</span>
             {move.scored_rows !== null && (
               <span>
-                {t.scored} {number(move.scored_rows)}
+                {t.scored} {count(move.scored_rows)}
               </span>
             )}
           </dd>
@@ -116,7 +125,7 @@ function Facts({ move }: { move: Move }) {
       {move.entropy !== null && (
         <div title={t.entropyHint}>
           <dt>{t.entropy}</dt>
-          <dd>{number(move.entropy / Math.LN2, 2)}</dd>
+          <dd>{count(move.entropy / Math.LN2, 2)}</dd>
         </div>
       )}
     </dl>

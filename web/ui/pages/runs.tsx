@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { get, type Run } from "../api";
-import { date } from "../format";
+import { date, title } from "../format";
 import { t } from "../strings";
 import { Shell } from "./shell";
 import { StatusChip } from "./parts";
@@ -56,7 +56,7 @@ export function RunsPage() {
                 <StatusChip status={run.status} />
               </div>
               <p class="muted">
-                {run.game} · {t.agents(run.agents)} · {date(run.created_at)}
+                {title(run.game)} · {t.agents(run.agents)} · {date(run.created_at)}
               </p>
               <div class="bar" role="img" aria-label={t.progress(run.games_finished, run.games)}>
                 <i class="finished" style={{ flexGrow: run.games_finished }} />
