@@ -24,7 +24,7 @@ from arena.flags import WHERE, given, tournament_flags
 from arena.page import PORT, Page, PortInUse
 from arena.runtime import RuntimeStartError, make_runtime
 from arena.store import DatabaseError, RunBusy, Store, queries
-from arena.tournament import Progress, Run, TournamentFailed, host, recorded_runs
+from arena.tournament import Progress, TournamentFailed, host, recorded_config
 from arena.view import print_results, watch_live, watch_plain
 from engine import EngineError, ModelLoadError
 from engine.files import resolve_model
@@ -140,8 +140,8 @@ def resume(run_ids: tuple[int, ...], **flags: Any) -> None:
     """Go on with runs that were stopped or killed; without RUN with the newest one."""
     with Store.open(flags["database"], create=False) as store:
         wanted = list(dict.fromkeys(run_ids)) or [_newest(store, unfinished=True)]
-        runs = recorded_runs(wanted, store, given(flags))
-        _host([run.config for run in runs], store, flags, resumed=runs)
+        configs = [recorded_config(run_id, store, given(flags)) for run_id in wanted]
+        _host(configs, store, flags, resumed=wanted)
 
 
 @cli.command()
@@ -202,7 +202,7 @@ def _host(
     configs: Sequence[TournamentConfig],
     store: Store,
     flags: dict[str, Any],
-    resumed: Sequence[Run] = (),
+    resumed: Sequence[int] = (),
 ) -> None:
     """Play with page and view, then print the results. Raises Interrupted after Ctrl-C."""
     progress = Progress()

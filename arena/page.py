@@ -29,6 +29,7 @@ class Page:
         self._socket = _listen(host, port)
         self._database = database
         self._server: Any = None
+        self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="page", daemon=True)
 
     @property
@@ -48,15 +49,18 @@ class Page:
 
     def stop(self) -> None:
         """Let the port go; answers under way get a second."""
+        self._stopping = True
         if self._server is not None:
             self._server.should_exit = True
-            self._thread.join(STOP_S)
-        self._socket.close()
+        self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            self._socket.close()
 
     def _serve(self) -> None:
         host, port = self._socket.getsockname()[:2]
         self._server = importlib.import_module(SERVER).Server(self._database, host, port)
-        self._server.run(sockets=[self._socket])
+        if not self._stopping:
+            self._server.run(sockets=[self._socket])
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

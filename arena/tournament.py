@@ -100,25 +100,20 @@ def create_runs(configs: Sequence[TournamentConfig], store: Store) -> list[Run]:
     return runs
 
 
-def recorded_runs(
-    run_ids: Sequence[int], store: Store, overrides: Mapping[str, Any] | None = None
-) -> list[Run]:
-    """Runs to be resumed. `overrides` are settings that decide where games run, not how they go.
+def recorded_config(
+    run_id: int, store: Store, overrides: Mapping[str, Any] | None = None
+) -> TournamentConfig:
+    """The configuration of a run that is to be resumed. Raises UnknownRun.
 
-    Raises DatabaseError and UnknownRun.
+    `overrides` are settings that decide where games run, not how they go.
     """
-    runs = []
-    for run_id in run_ids:
-        recorded = queries.run_snapshot(store, run_id)["run"]
-        config = TournamentConfig.model_validate(recorded["config"] | dict(overrides or {}))
-        specs = store.pending_specs(run_id)
-        runs.append(Run(run_id, config, specs, finished=recorded["games_finished"]))
-    return runs
+    recorded = queries.run_snapshot(store, run_id)["run"]["config"]
+    return TournamentConfig.model_validate(recorded | dict(overrides or {}))
 
 
 @contextlib.contextmanager
-def claimed(runs: Sequence[Run], store: Store) -> Iterator[None]:
-    """Be the only process that writes `runs`.
+def claimed(run_ids: Sequence[int], store: Store) -> Iterator[None]:
+    """Be the only process that writes these runs.
 
     Whichever is not finished when the block is left is then "interrupted" (`CancelledError`) or
     "failed", and can be resumed. Raises RunBusy.
@@ -126,9 +121,9 @@ def claimed(runs: Sequence[Run], store: Store) -> Iterator[None]:
     mine = []
     status = "failed"
     try:
-        for run in runs:
-            store.claim_run(run.id)
-            mine.append(run.id)
+        for run_id in run_ids:
+            store.claim_run(run_id)
+            mine.append(run_id)
         yield
     except asyncio.CancelledError:
         status = "interrupted"
@@ -145,9 +140,10 @@ async def host(
     store: Store,
     runtime: Runtime,
     progress: Progress,
-    resumed: Sequence[Run] = (),
+    resumed: Sequence[int] = (),
 ) -> None:
-    """Start the runtime and play: new runs of `configs`, or what is left of the `resumed` ones.
+    """Start the runtime and play: new runs of `configs`, or what is left of the runs `resumed`,
+    which `configs` are of.
 
     New runs are recorded when the engine is loaded and every prompt fits it, so that wrong input
     leaves no run behind. Raises RunBusy, TournamentFailed and what the runtime's `start` and
@@ -155,22 +151,27 @@ async def host(
     """
     with contextlib.ExitStack() as stack:
         if resumed:
-            stack.enter_context(claimed(resumed, store))
-            progress.runs = resumed
+            stack.enter_context(claimed(resumed, store))  # first, so that nobody adds moves
+            progress.runs = [
+                _recorded_run(run_id, config, store)
+                for run_id, config in zip(resumed, configs, strict=True)
+            ]
         await runtime.start()
         for config in configs:
             runtime.check(game_specs(config, run_id=0))
         if not resumed:
             progress.runs = create_runs(configs, store)
-            stack.enter_context(claimed(progress.runs, store))
-        await play(progress.runs, store, runtime, progress)
+            stack.enter_context(claimed([run.id for run in progress.runs], store))
+        await _play(progress.runs, store, runtime, progress)
 
 
-async def play(runs: Sequence[Run], store: Store, runtime: Runtime, progress: Progress) -> None:
-    """Play what is left of `runs`, which are `claimed`, on a started runtime, and finish them.
+def _recorded_run(run_id: int, config: TournamentConfig, store: Store) -> Run:
+    recorded = queries.run_snapshot(store, run_id)["run"]
+    specs = store.pending_specs(run_id)
+    return Run(run_id, config, specs, finished=recorded["games_finished"])
 
-    Raises `TournamentFailed`.
-    """
+
+async def _play(runs: Sequence[Run], store: Store, runtime: Runtime, progress: Progress) -> None:
     try:
         with Recorder(store, [run.id for run in runs]) as recorder:
             await _Driver(store, runtime, progress).play(runs, recorder)

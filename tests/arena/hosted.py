@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -141,3 +142,34 @@ def wait_for_moves(path: Path, count: int, process: subprocess.Popen[str]) -> No
                 engine.dispose()
         time.sleep(0.02)
     raise AssertionError(f"no {count} moves within {STARTUP_S} s")
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below `pid` (Linux)."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # proc(5): the parent is the second field after the name in brackets.
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    while new := {p for p, parent in parents.items() if parent in found | {pid}} - found:
+        found |= new
+    return found
+
+
+def outlive(pids: Iterable[int], seconds: float) -> set[int]:
+    """Those that are still there after `seconds`."""
+    until = time.monotonic() + seconds
+    left = set(pids)
+    while left and time.monotonic() < until:
+        time.sleep(0.2)
+        left = {pid for pid in left if _alive(pid)}
+    return left
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -8,7 +8,14 @@ from arena.agents import InfrastructureError
 from arena.config import ConfigError
 from arena.runtime import GameEvent, RuntimeStartError
 from arena.store import DatabaseError, RunBusy, Store, queries
-from arena.tournament import ATTEMPTS, Progress, TournamentFailed, create_runs, host, recorded_runs
+from arena.tournament import (
+    ATTEMPTS,
+    Progress,
+    TournamentFailed,
+    create_runs,
+    host,
+    recorded_config,
+)
 from arena.types import GameResult, GameSpec, MoveRecord, Termination
 from tests.arena.hosted import FakeRuntime, dies_once_at, record_of, tournament
 
@@ -99,8 +106,7 @@ async def test_a_game_that_keeps_failing_ends_the_run_and_it_can_be_resumed(stor
         await play(store, runtime)
     assert [spec.number for spec in runtime.submitted].count(3) == ATTEMPTS
     assert status(store, 1) == "failed"
-    resumed = recorded_runs([1], store)
-    await host([resumed[0].config], store, FakeRuntime(), Progress(), resumed)
+    await host([recorded_config(1, store)], store, FakeRuntime(), Progress(), [1])
     assert status(store, 1) == "finished"
     await play(store, FakeRuntime())
     assert record_of(store, 1) == record_of(store, 2)
@@ -117,9 +123,9 @@ async def test_interrupted_and_resumed_equals_undisturbed(store: Store, moves: i
     with pytest.raises(asyncio.CancelledError):
         await task
     assert status(store, 2) == "interrupted"
-    resumed = recorded_runs([2], store, {"concurrency": 1})
+    config = recorded_config(2, store, {"concurrency": 1})
     progress = Progress()
-    await host([resumed[0].config], store, FakeRuntime(), progress, resumed)
+    await host([config], store, FakeRuntime(), progress, [2])
     assert progress.finished == progress.games == 6
     assert record_of(store, 2) == record_of(store, 1)
 
@@ -153,7 +159,7 @@ async def test_a_run_that_another_process_plays_is_refused(store: Store) -> None
     run_id = create_runs([tournament()], store)[0].id
     store.claim_run(run_id, "another.host:1:1")
     with pytest.raises(RunBusy):
-        await host([tournament()], store, FakeRuntime(), Progress(), recorded_runs([run_id], store))
+        await host([tournament()], store, FakeRuntime(), Progress(), [run_id])
     assert status(store, run_id) == "running"
 
 
