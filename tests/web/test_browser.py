@@ -287,9 +287,13 @@ def test_text_of_models_and_agents_stays_text(
     assert page.evaluate("window.owned") is None
 
 
-def test_wrong_addresses_say_so(page: Page, served: Served) -> None:
-    page.goto(f"{served.url}/runs/77")
-    expect(page.locator(".notice")).to_contain_text("There is no run 77 in the database.")
+def test_wrong_addresses_say_so_until_they_are_right(
+    page: Page, played: Callable[..., PlayedRun], served: Served
+) -> None:
+    page.goto(f"{served.url}/runs/2")
+    expect(page.locator(".notice")).to_contain_text("There is no run 2 in the database.")
+    played(game="chess", agents=2)
+    expect(page.locator(".board-card")).to_have_count(2)
     page.goto(f"{served.url}/runs/1/games/77")
     expect(page.locator(".notice")).to_contain_text("Run 1 has no game 77.")
     page.goto(f"{served.url}/elsewhere")

@@ -15,7 +15,7 @@ export type Link = "loading" | "live" | "waiting";
 export interface View {
   state: RunState | null;
   link: Link;
-  /** A sentence of the server that asking again will not change. */
+  /** A sentence of the server: why there is nothing to show. */
   refusal: string | null;
 }
 
@@ -85,8 +85,9 @@ export class LiveRun {
       this.set({ state: fromSnapshot(snapshot, this.view.state?.samples), refusal: null });
       this.connect();
     } catch (error) {
-      if (error instanceof Refused && !error.temporary) this.set({ refusal: error.message, link: "waiting" });
-      else this.retry();
+      // What is not there may come: a run can be looked for before it is recorded.
+      if (error instanceof Refused && !error.temporary) this.set({ refusal: error.message });
+      this.retry();
     } finally {
       this.loading = false;
     }

@@ -33,7 +33,7 @@ export function Shell({ title, crumbs = [], view, children }: Props) {
             <span key={crumb.text}>{crumb.href ? <a href={crumb.href}>{crumb.text}</a> : crumb.text}</span>
           ))}
         </nav>
-        {view && <Link view={view} />}
+        {view && !view.refusal && <Link view={view} />}
       </header>
       <main>{children}</main>
     </>
