@@ -30,8 +30,9 @@ class Tokenizer:
         self.eos_token_ids = eos_token_ids
         self._chat_template = chat_template
         self._special_tokens = special_tokens or {}
-        # The text before decides whether a tokenizer of the SentencePiece kind prefixes a space.
-        anchor = "\n"
+        # The text before decides whether a tokenizer of the SentencePiece kind prefixes a space. A letter, since
+        # white space may be taken together with the space that a choice begins with.
+        anchor = "a"
         self._anchor = "" if self._splits_freely(anchor) else anchor
         self.encode_choice = lru_cache(_CACHED_TEXTS)(self._encode_choice)
         self._merges = lru_cache(_CACHED_TEXTS)(self._pair_merges)

@@ -45,7 +45,7 @@ LEARN_RANDOM = ("beginner", "novice")
 PRE_TOKENIZER = pre_tokenizers.Sequence(
     [
         pre_tokenizers.Split(
-            Regex(r" ?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+"),
+            Regex(r" ?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"),
             behavior="isolated",
         ),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
