@@ -18,6 +18,9 @@ _WASTE = 1.5  # padded over needed work up to which requests share a rectangle
 _SMALL = 4096  # query times key rows below which padding costs less than another product
 _LARGE = 1 << 21  # query times key rows of a rectangle at most: it bounds the memory of the scores
 _MIN_SHARED = 32  # keys in common from which on they are multiplied once for the whole rectangle
+_ALIGN = (
+    32  # numbers of keys are made multiples of this: rows of scores then begin at vector boundaries
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> Attenti
     b = len(spans)
     q = max(span.mask.shape[0] for span in spans)
     p = max(span.mask.shape[1] for span in spans) - s
+    p += -p % _ALIGN
     rows = np.zeros((b, q), dtype=np.int64)
     slots = np.zeros((b, p), dtype=np.int64)
     mask = np.zeros((b, q, p), dtype=np.bool_)
@@ -109,6 +113,7 @@ def _num_shared(spans: list[Span]) -> int:
     for span in spans:
         alike = (span.slots[:limit] == first[:limit]) & span.mask[:, :limit].all(axis=0)
         limit = limit if alike.all() else int(alike.argmin())
+    limit -= limit % _ALIGN
     return limit if limit >= _MIN_SHARED else 0
 
 

@@ -19,6 +19,7 @@ from engine.text import TextTask
 
 _BLOCK = 4096  # tokens of the vocabulary whose logits exist at a time
 _SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
+_CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
 
 
 class ModelRunner:
@@ -166,7 +167,8 @@ def scored_nodes(chunk: Chunk) -> tuple[int, int]:
 def _mask(request: Request, start: int, end: int) -> Mask:
     """[rows, keys]: a token sees what is before it and itself; an inner node its prompt and its ancestors."""
     length = len(request.tokens)
-    mask = np.tri(end - start, end, start, dtype=np.bool_)
+    mask = np.ones((end - start, end), dtype=np.bool_)
+    mask[:, start:] = _CAUSAL[: end - start, : end - start]
     if end > length:
         assert request.tree is not None
         first = max(start, length)

@@ -61,9 +61,9 @@ def test_mixed_requests_equal_dense_attention(shapes: list[tuple[int, int]], sha
 
 
 def test_a_common_prefix_is_gathered_once() -> None:
-    spans = spans_of([(5, 90)] * 8, 60, np.random.default_rng(0))
+    spans = spans_of([(5, 128)] * 8, 100, np.random.default_rng(0))
     [group] = group_spans(spans, torch.device("cpu"), torch.float32)
-    assert len(group.shared) == 60 and len(group.slots) == 8 * 30
+    assert len(group.shared) == 96 and len(group.slots) == 8 * 32
 
 
 def test_padding_is_bounded() -> None:
