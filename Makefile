@@ -26,7 +26,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 ui: $(VENV)/.run
-	$(BIN)/python web/hatch_build.py
+	$(BIN)/python -m web.build
 
 bench: $(VENV)/.dev
 	$(BIN)/python scripts/bench_games.py
