@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -27,9 +26,7 @@ from web.feed import Feeds
 from web.files import FrontEnd
 
 STATIC = FilePath(__file__).parent / "static"
-IDLE_S = (
-    15.0  # a silent stream says so this often; browsers take one that is mute for longer for dead
-)
+IDLE_S = 15.0  # how often a stream without news says that it is alive
 RECENT_S = 15.0  # engine figures that a page gets at once
 
 Number = Annotated[int, Path(ge=1, lt=2**31)]
@@ -123,11 +120,6 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
 
     app.mount("/", FrontEnd(static))
     return app
-
-
-def create_app_from_env() -> FastAPI:
-    """The application over the database that the environment variable ARENA_DATABASE names."""
-    return create_app(os.environ["ARENA_DATABASE"])
 
 
 def _message(data: object, head: str) -> str:

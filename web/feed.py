@@ -85,7 +85,10 @@ class Feed:
                 return []
             if page:
                 return page
-        elif after >= self._last:
+            # The log ends before the place that another listener named: follow it from here.
+            self._recent.clear()
+            self._floor = self._last = after
+        if after >= self._last:
             try:
                 await asyncio.wait_for(self._news.wait(), idle_s)
             except TimeoutError:

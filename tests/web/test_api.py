@@ -13,7 +13,7 @@ import games
 from arena.store import DatabaseError
 from tests.web.conftest import begin
 from tests.web.played import PlayedRun
-from web.app import create_app, create_app_from_env
+from web.app import create_app
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +148,3 @@ def test_without_a_built_front_end_the_answer_says_how_to_build(
 def test_a_database_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match=r"no database at .*gone\.db"):
         create_app(str(tmp_path / "gone.db"))
-
-
-def test_app_from_the_environment(
-    run: PlayedRun, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ARENA_DATABASE", str(database))
-    assert TestClient(create_app_from_env()).get("/api/runs").json()["runs"][0]["id"] == run.id

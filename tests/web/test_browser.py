@@ -139,6 +139,15 @@ def test_a_voided_game_is_shown_from_its_start_again(
     expect(page.locator(".moves [data-ply='0']")).to_contain_text(uci)
     expect_position(page, ".game", run, 2)
 
+    run.finish(2, Termination.INFRASTRUCTURE)
+    run.start(2)
+    run.play(2, 8)  # at once longer than what was known
+    expect(page.locator(".moves [data-ply='7']")).to_be_visible()
+    expect_position(page, ".game", run, 2)
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".odds h2")).to_contain_text(run.positions[2].moves()[0])
+
 
 def test_only_the_board_whose_game_changed_is_touched(
     page: Page, served: Served, run: PlayedRun

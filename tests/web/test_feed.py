@@ -101,6 +101,20 @@ async def test_polls_only_while_somebody_listens() -> None:
         assert await take(again, 1) == [1]
 
 
+async def test_a_listener_beyond_the_end_of_the_log_disturbs_nobody() -> None:
+    log = Log(3)
+    feed = Feed(log.read, poll_s=0.01)
+    async with aclosing(feed.listen(5000, 0.01)) as lost, aclosing(feed.listen(1, 60)) as stream:
+        assert await anext(lost) == []
+        assert await take(stream, 2) == [2, 3]
+        news = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.1)
+        assert not news.done()  # it waits, and does not ask again and again
+        log.count = 4
+        async with asyncio.timeout(20):
+            assert await news == [{"seq": 4}]
+
+
 async def test_silence_is_told() -> None:
     async with aclosing(Feed(Log().read, poll_s=0.01).listen(0, 0.01)) as batches:
         assert await anext(batches) == []

@@ -59,6 +59,8 @@ export interface Game {
   start_fen: string;
   fen: string;
   last_move: string | null;
+  /** Not from the server: how often it has been voided since the snapshot. */
+  voided?: number;
 }
 
 export interface Standing {
@@ -113,7 +115,7 @@ export interface GameDetail {
   moves: Move[];
 }
 
-export interface EngineStats {
+interface EngineStats {
   num_running: number;
   num_waiting: number;
   kv_usage: number | null;
@@ -138,7 +140,7 @@ export type Event =
   | { seq: number; kind: "standings"; payload: { rows: Standing[] } }
   | { seq: number; kind: "engine"; payload: Sample };
 
-export interface MoveEvent {
+interface MoveEvent {
   number: number;
   ply: number;
   side: Side;
@@ -147,7 +149,7 @@ export interface MoveEvent {
   fen: string;
 }
 
-export interface FinishedEvent {
+interface FinishedEvent {
   number: number;
   winner: Side | null;
   result: string;

@@ -72,7 +72,8 @@ export class LiveRun {
 
   private resume(): void {
     if (this.closed || document.hidden) return;
-    if (this.view.state) this.connect();
+    const { state } = this.view;
+    if (state && !state.lost) this.connect();
     else void this.load();
   }
 

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export type Route =
+type Route =
   | { page: "runs" }
   | { page: "run"; run: number; tab: "boards" | "standings" | "engine" }
   | { page: "game"; run: number; number: number }

@@ -3,7 +3,7 @@
  * octagonal stone, whose size follows its rank.
  */
 
-export interface Shape {
+interface Shape {
   body: string;
   /** Lines on top of the body, drawn in the contrasting colour. */
   detail?: string;

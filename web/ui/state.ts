@@ -49,6 +49,7 @@ export function advance(state: RunState, events: readonly Event[]): RunState {
       case "game_voided": // nobody's fault; it is played again from its start
         change(event.payload.number, (game) => ({
           status: "pending",
+          voided: (game.voided ?? 0) + 1,
           plies: 0,
           fen: game.start_fen,
           last_move: null,
@@ -83,7 +84,7 @@ export function firstScore(game: Game): number | null {
   return game.winner === null ? 0.5 : game.winner === 0 ? 1 : 0;
 }
 
-export interface Progress {
+interface Progress {
   pending: number;
   playing: number;
   finished: number;

@@ -42,7 +42,6 @@ export const t = {
   link: { loading: "Connecting", live: "Live", waiting: "Reconnecting" } as Record<string, string>,
   linkDone: "Up to date",
   status: (status: string): string => STATUSES[status] ?? status,
-  games: (count: number): string => plural(count, "game", "games"),
   agents: (count: number): string => plural(count, "agent", "agents"),
   progress: (finished: number, all: number): string => `${finished} of ${all} games finished`,
   tabs: { boards: "Boards", standings: "Standings", engine: "Engine" },
@@ -62,7 +61,6 @@ export const t = {
   vs: "vs",
 
   standings: "Standings",
-  rank: "Rank",
   agent: "Agent",
   score: "Score",
   played: "Games",
@@ -77,7 +75,6 @@ export const t = {
   temperature: (value: string): string => `temperature ${value}`,
   depth: (value: unknown): string => `depth ${value}`,
 
-  engine: "Engine",
   noEngine: "No engine figures in this tournament: its agents use no language model.",
   figures: {
     moves: "Moves/s",
@@ -128,7 +125,6 @@ export const t = {
   queue: "queue",
   prefill: "prefill",
   decode: "decode",
-  other: "other",
   prompt: "Prompt",
   promptTokens: (prompt: number): string => plural(prompt, "token", "tokens"),
   cached: (share: string): string => `${share} from the cache`,

@@ -12,7 +12,7 @@ const GAP_S = 10; // between samples; the engine gives one a second
 const WINDOW_S = 10; // over which moves per second are counted
 
 /** Moves chosen per second up to sample `index`, over the last seconds; null where there is no data. */
-export function movesPerSecond(samples: readonly Sample[], index: number): number | null {
+function movesPerSecond(samples: readonly Sample[], index: number): number | null {
   const now = samples[index];
   if (!now) return null;
   let start = index;

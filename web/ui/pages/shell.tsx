@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import type { View } from "../live";
 import { t } from "../strings";
 
-export interface Crumb {
+interface Crumb {
   text: string;
   href?: string;
 }
