@@ -16,6 +16,7 @@ interface Props {
   coordinates?: boolean;
 }
 
+const CORNERS = "M-47-27v-20h20M27-47h20v20M47 27v20h-20M-27 47h-20v-20";
 const EDGE = 36; // room for the coordinates, board units
 
 /** Redrawn only when the position or the way of showing it changes. */
@@ -97,7 +98,7 @@ function LastMove({ rules, uci, flipped }: { rules: Rules; uci: string | null; f
       <rect x={from.x - 50} y={from.y - 50} width="100" height="100" />
       <rect x={to.x - 50} y={to.y - 50} width="100" height="100" />
       <circle class="from" cx={from.x} cy={from.y} r="14" />
-      <path class="to" transform={`translate(${to.x} ${to.y})`} d="M-47-27v-20h20M27-47h20v20M47 27v20h-20M-27 47h-20v-20" />
+      <path class="to" transform={`translate(${to.x} ${to.y})`} d={CORNERS} />
     </g>
   );
 }

@@ -55,7 +55,10 @@ export function Chart({ label, at, series, max, format }: Props) {
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, __, high) => [0, max ?? Math.max(1, high * 1.1)] } },
-        axes: [{ ...axis, size: 28, space: 80, values: clock }, { ...axis, size: 46, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+        axes: [
+          { ...axis, size: 28, space: 80, values: clock },
+          { ...axis, size: 46, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+        ],
         series: [
           {},
           ...series.map((one, index): uPlot.Series => {

@@ -118,7 +118,9 @@ export class LiveRun {
       // A log that ends before the last event seen here is another log: the database was replaced.
       if (seq < state.seq) void this.reload();
       // A killed writer leaves no event; only the server's own look at it tells.
-      else if (seq === state.seq && status !== state.run.status) this.set({ state: { ...state, run: { ...state.run, status } } });
+      else if (seq === state.seq && status !== state.run.status) {
+        this.set({ state: { ...state, run: { ...state.run, status } } });
+      }
     });
     source.onerror = () => this.retry(); // the browser's own retry gives up for good on an error answer
   }

@@ -1,6 +1,6 @@
 /** A run as the pages show it: a snapshot, and a pure function that carries it forward by events. */
 
-import type { Event, Game, Sample, Snapshot } from "./api";
+import type { Event, Game, Sample, Side, Snapshot } from "./api";
 
 export interface RunState extends Snapshot {
   /** True when an event could not be applied and only a fresh snapshot helps. */
@@ -78,10 +78,10 @@ export function advance(state: RunState, events: readonly Event[]): RunState {
   return next;
 }
 
-/** Score of a game for its first mover, or null while it is not decided. */
-export function firstScore(game: Game): number | null {
+/** Score of a game for one side, or null while it is not decided. */
+export function scoreOf(game: Game, side: Side): number | null {
   if (game.status !== "finished") return null;
-  return game.winner === null ? 0.5 : game.winner === 0 ? 1 : 0;
+  return game.winner === null ? 0.5 : game.winner === side ? 1 : 0;
 }
 
 interface Progress {
@@ -102,7 +102,7 @@ export function crosstable(games: readonly Game[], agents: number): { score: num
     Array.from({ length: agents }, () => ({ score: 0, games: 0 })),
   );
   for (const game of games) {
-    const score = firstScore(game);
+    const score = scoreOf(game, 0);
     const mine = table[game.first]?.[game.second];
     const theirs = table[game.second]?.[game.first];
     if (score === null || !mine || !theirs) continue;

@@ -1,13 +1,13 @@
 /** All games of a tournament at once: those being played first, each board redrawn only when its game changes. */
 
 import { memo } from "preact/compat";
-import type { Agent, Game, Rules, Status } from "../api";
+import type { Agent, Game, Rules, Side, Status } from "../api";
 import { Board } from "../board";
 import { turn } from "../position";
-import { firstScore, type RunState } from "../state";
+import { scoreOf, type RunState } from "../state";
 import { score } from "../format";
 import { t } from "../strings";
-import { SideMark, outcome } from "./parts";
+import { SideMark, cause, outcome } from "./parts";
 import { MiniStandings } from "./standings";
 
 const ORDER: readonly Status[] = ["playing", "finished", "pending"];
@@ -27,13 +27,7 @@ export function BoardsTab({ state }: { state: RunState }) {
               </h2>
               <div class="boards">
                 {part.map((game) => (
-                  <Card
-                    key={game.number}
-                    run={run.id}
-                    game={game}
-                    rules={rules}
-                    agents={agents}
-                  />
+                  <Card key={game.number} run={run.id} game={game} rules={rules} agents={agents} />
                 ))}
               </div>
             </section>
@@ -66,21 +60,21 @@ const Card = memo(function Card({ run, game, rules, agents }: CardProps) {
       <Player game={game} side={0} name={first} />
       <p class="muted foot" title={end || undefined}>
         <span>{t.gameNumber(game.number)}</span>
-        <span>{game.status === "finished" ? t.reason((game.termination === "normal" ? game.reason : game.termination) ?? "") : game.plies > 0 ? t.moveCount(game.plies) : ""}</span>
+        <span>{cause(game) || (game.plies > 0 && t.moveCount(game.plies))}</span>
       </p>
     </a>
   );
 });
 
-function Player({ game, side, name }: { game: Game; side: 0 | 1; name: string }) {
-  const first = firstScore(game);
+function Player({ game, side, name }: { game: Game; side: Side; name: string }) {
+  const points = scoreOf(game, side);
   const toMove = game.status === "playing" && turn(game.fen) === side;
   const won = game.status === "finished" && game.winner === side;
   return (
     <div class={`player${toMove ? " to-move" : ""}${won ? " won" : ""}`}>
       <SideMark side={side} />
       <span class="name">{name}</span>
-      {first !== null && <b>{score(side === 0 ? first : 1 - first)}</b>}
+      {points !== null && <b>{score(points)}</b>}
       {toMove && <span class="turn" aria-hidden="true" />}
     </div>
   );

@@ -1,4 +1,4 @@
-/** One game: its board, moves, clocks and probabilities. A follower sees each new move; a reader stays where he reads. */
+/** One game: board, moves, clocks, probabilities. A follower sees each new move; a reader stays where he reads. */
 
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import type { Agent, GameDetail, Move, Rules, Side } from "../api";
@@ -7,7 +7,7 @@ import { points, score, seconds, title } from "../format";
 import { useGame } from "../game";
 import { useRun } from "../live";
 import { material, textBoard, turn } from "../position";
-import { firstScore, type RunState } from "../state";
+import { scoreOf, type RunState } from "../state";
 import { t } from "../strings";
 import { MoveList, TimeStrip, moveNumber } from "./moves";
 import { SideMark, StatusChip, outcome, persona } from "./parts";
@@ -66,6 +66,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
   const flip = useCallback(() => setFlipped((value) => !value), []);
   useKeys(step, go, flip, last);
 
+  const toMove = t.toMove(title(rules.sides[turn(game.fen)]));
   const mover = move && agents[move.side];
   const sides: [Side, Side] = flipped ? [0, 1] : [1, 0];
   const strip = (side: Side) => (
@@ -78,7 +79,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
       fen={fen}
       points={(move ? move.points : detail.game.start_points)?.[side] ?? null}
       toMove={game.status === "playing" && ply === last && turn(fen) === side}
-      score={chosen === null ? finalScore(firstScore(game), side) : null}
+      score={chosen === null ? scoreOf(game, side) : null}
     />
   );
   return (
@@ -88,7 +89,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
           {agents[0]?.name} <span class="muted">{t.vs}</span> {agents[1]?.name}
         </h1>
         <StatusChip status={game.status} />
-        <p class="muted">{outcome(game, state.agents) || `${t.round(game.round)} · ${t.toMove(title(rules.sides[turn(game.fen)]))}`}</p>
+        <p class="muted">{outcome(game, state.agents) || `${t.round(game.round)} · ${toMove}`}</p>
         <nav class="neighbours">
           <Neighbour run={run.id} state={state} number={number - 1} label={t.previousGame} sign="‹" />
           <Neighbour run={run.id} state={state} number={number + 1} label={t.nextGame} sign="›" />
@@ -121,10 +122,6 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
       </div>
     </>
   );
-}
-
-function finalScore(first: number | null, side: Side): number | null {
-  return first === null ? null : side === 0 ? first : 1 - first;
 }
 
 type Go = (ply: number) => void;
