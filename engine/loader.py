@@ -3,8 +3,9 @@
 The only module that knows file formats of weights. Weights are handed on one by one and not kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from torch import Tensor
 from engine.errors import ModelLoadError
 from engine.files import ModelFiles, read_json
 from engine.model import Decoder, ModelConfig
+
+_ROPE_DIVISORS = (
+    "rope_freqs.weight"  # llama.cpp's place for Llama 3's change of the rotary frequencies
+)
 
 
 def load_decoder(
@@ -68,29 +73,28 @@ def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:
 
 def _gguf(path: Path) -> tuple[ModelConfig, Callable[[str], Tensor]]:
     from gguf import MODEL_ARCH, GGUFReader, dequantize, get_tensor_name_map
-    from transformers import AutoConfig
 
     try:
-        found = AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
         reader = GGUFReader(str(path))
-    except Exception as error:  # the readers raise whatever their parsing runs into
+        tensors = {tensor.name: tensor for tensor in reader.tensors}
+        config = _gguf_config(path, reader.fields, set(tensors))
+    except ModelLoadError:
+        raise
+    except Exception as error:  # the reader raises whatever its parsing runs into
         raise _damaged(path, error) from None
-    architecture = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}.get(
-        found.model_type, found.model_type
-    )
-    config = ModelConfig.from_dict(found.to_dict() | {"architectures": [architecture]})
     names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_layers)
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-    def take(name: str) -> Tensor:
-        stored = f"{names.get_name(name.removesuffix('.weight'))}.weight"
-        if stored not in tensors:
-            raise ModelLoadError(f"{path} lacks the weight {stored}; fetch it again.")
-        tensor = tensors[stored]
+    def stored(name: str) -> Tensor:
+        if name not in tensors:
+            raise ModelLoadError(f"{path} lacks the weight {name}; fetch it again.")
+        tensor = tensors[name]
         try:
-            weight = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
+            return torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
         except (ValueError, NotImplementedError) as error:
             raise _damaged(path, error) from None
+
+    def take(name: str) -> Tensor:
+        weight = stored(f"{names.get_name(name.removesuffix('.weight'))}.weight")
         # llama.cpp keeps the two halves of a head's rotary pairs interleaved.
         for part, heads in (("q_proj", config.num_heads), ("k_proj", config.num_kv_heads)):
             if part in name:
@@ -98,7 +102,44 @@ def _gguf(path: Path) -> tuple[ModelConfig, Callable[[str], Tensor]]:
                 weight = pairs.transpose(1, 2).reshape(weight.shape)
         return weight
 
+    if _ROPE_DIVISORS in tensors:
+        config = replace(config, rope_divisors=tuple(stored(_ROPE_DIVISORS).tolist()))
     return config, take
+
+
+def _gguf_config(path: Path, fields: Mapping[str, Any], tensors: Set[str]) -> ModelConfig:
+    """The file's metadata under the names of config.json."""
+
+    def get(key: str, default: Any = None) -> Any:
+        return fields[key].contents() if key in fields else default
+
+    kind = get("general.architecture")
+    if kind != "llama":  # llama.cpp's name for Mistral's files, too
+        raise ModelLoadError(
+            f"The architecture {kind} of {path} is not supported; supported: llama."
+        )
+    rope = {"rope_theta": get("llama.rope.freq_base", 10000.0)}
+    scaling = get("llama.rope.scaling.type", "none")
+    if scaling != "none":
+        rope |= {"rope_type": scaling, "factor": get("llama.rope.scaling.factor")}
+    tokens = fields.get("tokenizer.ggml.tokens")
+    return ModelConfig.from_dict(
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "vocab_size": get("llama.vocab_size") or (len(tokens.data) if tokens else None),
+            "hidden_size": get("llama.embedding_length"),
+            "intermediate_size": get("llama.feed_forward_length"),
+            "num_hidden_layers": get("llama.block_count"),
+            "num_attention_heads": get("llama.attention.head_count"),
+            "num_key_value_heads": get("llama.attention.head_count_kv"),
+            "head_dim": get("llama.attention.key_length") or get("llama.rope.dimension_count"),
+            "rms_norm_eps": get("llama.attention.layer_norm_rms_epsilon", 1e-5),
+            "max_position_embeddings": get("llama.context_length"),
+            "sliding_window": get("llama.attention.sliding_window"),
+            "rope_parameters": rope,
+            "tie_word_embeddings": "output.weight" not in tensors,
+        }
+    )
 
 
 def _damaged(path: Path, error: Exception) -> ModelLoadError:

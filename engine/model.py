@@ -20,18 +20,12 @@ SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM")
 
 
 @dataclass(frozen=True)
-class RopeScaling:
-    """Llama 3's change of the rotary frequencies for long contexts; factor alone is linear scaling."""
-
-    factor: float
-    low_freq_factor: float | None = None
-    high_freq_factor: float | None = None
-    original_max_position_embeddings: int | None = None
-
-
-@dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and constants of a decoder, under the names of Hugging Face's config.json."""
+    """Sizes and constants of a decoder, under the names of Hugging Face's config.json.
+
+    rope_divisors: what the rotary frequencies are divided by, one per pair of a head's dimensions, for models
+    whose context was stretched.
+    """
 
     architecture: str
     vocab_size: int
@@ -43,7 +37,7 @@ class ModelConfig:
     head_dim: int
     rms_norm_eps: float
     rope_theta: float
-    rope_scaling: RopeScaling | None
+    rope_divisors: tuple[float, ...] | None
     max_position_embeddings: int
     tie_word_embeddings: bool
 
@@ -71,7 +65,8 @@ class ModelConfig:
         try:
             heads = int(config["num_attention_heads"])
             hidden = int(config["hidden_size"])
-            theta, scaling = _rope(config)
+            dim = int(config.get("head_dim") or hidden // heads)
+            theta, divisors = _rope(config, dim)
             return cls(
                 architecture=architecture,
                 vocab_size=int(config["vocab_size"]),
@@ -80,10 +75,10 @@ class ModelConfig:
                 num_layers=int(config["num_hidden_layers"]),
                 num_heads=heads,
                 num_kv_heads=int(config.get("num_key_value_heads") or heads),
-                head_dim=int(config.get("head_dim") or hidden // heads),
+                head_dim=dim,
                 rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
                 rope_theta=theta,
-                rope_scaling=scaling,
+                rope_divisors=divisors,
                 max_position_embeddings=limit,
                 tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
             )
@@ -96,7 +91,7 @@ class ModelConfig:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * dtype.itemsize
 
 
-def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
+def _rope(config: Mapping[str, Any], dim: int) -> tuple[float, tuple[float, ...] | None]:
     # transformers 5 writes rope_parameters; earlier files have rope_theta and rope_scaling.
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
@@ -104,33 +99,21 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     if kind == "default":
         return theta, None
     if kind == "linear":
-        return theta, RopeScaling(float(rope["factor"]))
+        return theta, (float(rope["factor"]),) * (dim // 2)
     if kind == "llama3":
-        return theta, RopeScaling(
-            float(rope["factor"]),
-            float(rope["low_freq_factor"]),
-            float(rope["high_freq_factor"]),
-            int(rope["original_max_position_embeddings"]),
-        )
+        # Long waves are slowed by `factor`, short ones kept, those between interpolated.
+        factor, original = float(rope["factor"]), int(rope["original_max_position_embeddings"])
+        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+        wavelengths = 2 * math.pi / _frequencies(theta, dim)
+        smooth = ((original / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
+        return theta, tuple((1.0 / (smooth + (1.0 - smooth) / factor)).tolist())
     raise ModelLoadError(
         f"The rotary embedding {kind!r} is not supported; supported: default, linear, llama3."
     )
 
 
-def _inverse_frequencies(config: ModelConfig) -> Tensor:
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-    frequencies = 1.0 / config.rope_theta**exponents
-    scaling = config.rope_scaling
-    if scaling is None:
-        return frequencies
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    original = scaling.original_max_position_embeddings
-    if low is None or high is None or original is None:
-        return frequencies / scaling.factor
-    # Llama 3: long waves are slowed by `factor`, short ones kept, those between interpolated.
-    wavelengths = 2 * math.pi / frequencies
-    smooth = ((original / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
-    return frequencies * (smooth + (1.0 - smooth) / scaling.factor)
+def _frequencies(theta: float, dim: int) -> Tensor:
+    return 1.0 / theta ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
 
 
 @dataclass(frozen=True)
@@ -203,7 +186,10 @@ class Decoder:
         self.head = self.embedding
         if not c.tie_word_embeddings:
             self.head = weight((c.vocab_size, hidden), "lm_head.weight")
-        angles = torch.outer(torch.arange(max_len).float(), _inverse_frequencies(config))
+        frequencies = _frequencies(c.rope_theta, c.head_dim)
+        if c.rope_divisors is not None:
+            frequencies = frequencies / torch.tensor(c.rope_divisors)
+        angles = torch.outer(torch.arange(max_len).float(), frequencies)
         self.cos = angles.cos().repeat(1, 2).to(dtype).to(device)
         self.sin = torch.cat([-angles.sin(), angles.sin()], dim=1).to(dtype).to(device)
 

@@ -146,11 +146,20 @@ def tokenizer_of(files: ModelFiles) -> Tokenizer:
 
 
 def _from_transformers(files: ModelFiles) -> Tokenizer:
-    from transformers import AutoTokenizer
-
     try:
-        extra = {"gguf_file": files.gguf.name} if files.gguf else {}
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(files.directory), **extra)
+        tokenizer: Any
+        if (
+            files.gguf
+        ):  # the automatic class would read the whole file once more for its configuration
+            from transformers import PreTrainedTokenizerFast
+
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(
+                str(files.directory), gguf_file=files.gguf.name
+            )
+        else:
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(str(files.directory))
         backend = tokenizer.backend_tokenizer
     except Exception as error:
         raise ModelLoadError(
