@@ -30,6 +30,7 @@ Event = str | ChoiceOutput | TextOutput | EngineError
 
 _CPU_CACHE_BYTES = 2 << 30
 _RATE_WINDOW_S = 10.0
+_NOT_A_NUMBER = "The model's outputs are not numbers; try dtype float32, else fetch the model again."
 
 
 class EngineCore:
@@ -112,10 +113,7 @@ class EngineCore:
                 chunk.request.started_at = now
         try:
             results = self.runner.run(chunks)
-        except (
-            RuntimeError,
-            MemoryError,
-        ) as error:  # torch raises RuntimeError when memory runs out
+        except (RuntimeError, MemoryError) as error:  # torch says RuntimeError when memory runs out
             return events + self._fail_all(error)
         now = time.monotonic()
         rows = sum(chunk.end - chunk.start for chunk in chunks)
@@ -126,7 +124,10 @@ class EngineCore:
         for chunk, result in zip(chunks, results, strict=True):
             self._count(chunk, now)
             request = chunk.request
-            if isinstance(result, int):
+            if result is not None and not _is_number(result):
+                self.abort(request)
+                events.append((request, EngineError(_NOT_A_NUMBER)))
+            elif isinstance(result, int):
                 events += self._took_token(request, result, now)
             elif result is not None and (output := self._took_scores(chunk, result, now)):
                 self._finished += 1
@@ -145,7 +146,7 @@ class EngineCore:
         """Free the weights and the cache."""
         for request in self.scheduler.waiting + self.scheduler.running:
             self.abort(request)
-        del self.runner
+        self.__dict__.pop("runner", None)
 
     def _expire(self) -> list[tuple[Request, Event]]:
         now = time.monotonic()
@@ -298,3 +299,7 @@ class EngineCore:
             tokens_per_s=rows / max(window, 1e-9),
             uptime_s=now - self._started_at,
         )
+
+
+def _is_number(result: Floats | int) -> bool:
+    return result >= 0 if isinstance(result, int) else bool(np.isfinite(result).all())

@@ -32,7 +32,7 @@ class ModelRunner:
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> list[Floats | int | None]:
         """Compute the rows. For each chunk: log probabilities of the edges of the inner nodes it covers, or the
-        next token of a text, or None when nothing of it was asked for yet."""
+        next token of a text (see `sample`), or None when nothing of it was asked for yet."""
         outputs = [np.arange(*scored_rows(chunk)) for chunk in chunks]
         starts = np.cumsum([0] + [chunk.end - chunk.start for chunk in chunks])
         out_rows = np.concatenate(

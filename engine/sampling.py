@@ -1,5 +1,6 @@
 """Draws the next token of a text. Each draw is a function of its row's logits, seed and position alone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,11 +21,17 @@ class Draw:
 
 
 def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """Next token of each row of `logits` [rows, vocabulary], float32. Ties of the likeliest go to the smallest id."""
-    tokens: list[int] = logits.argmax(dim=-1).tolist()
+    """Next token of each row of `logits` [rows, vocabulary], float32; -1 where they are not numbers.
+
+    Ties of the likeliest go to the smallest id.
+    """
+    top, likeliest = logits.max(dim=-1)
+    tokens: list[int] = likeliest.tolist()
     for row, draw in enumerate(draws):
-        if draw.params.temperature > 0.0:
-            tokens[row] = _draw(logits[row], draw)
+        if not math.isfinite(float(top[row])):
+            tokens[row] = -1
+        elif draw.params.temperature > 0.0:
+            tokens[row] = _draw(logits[row] - top[row], draw)
     return tokens
 
 

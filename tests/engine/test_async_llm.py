@@ -219,6 +219,17 @@ async def test_a_failed_step_fails_its_requests_and_the_engine_goes_on(
     assert after.metrics.cached_tokens == 0  # nothing of the failed step is trusted
 
 
+async def test_outputs_that_are_not_numbers_fail_the_request(llm: AsyncLLM) -> None:
+    llm._core.runner.decoder.norm[0] = float("nan")
+    for scoring in ("likelihood", "masked"):
+        with pytest.raises(EngineError, match="not numbers"):
+            await llm.choose(SYSTEM, [" a", " b"], ChoiceParams(scoring=scoring))
+    for temperature in (0.0, 1.0):
+        with pytest.raises(EngineError, match="not numbers"):
+            await collect(llm, SamplingParams(temperature=temperature))
+    await settled(llm)
+
+
 async def test_a_defect_in_the_engine_reaches_every_caller(
     checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

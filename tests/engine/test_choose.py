@@ -205,6 +205,7 @@ def test_a_tree_cut_into_steps_scores_the_same(checkpoint: str, llm: LLM, budget
     assert small.stats().steps >= whole.metrics.scored_rows / budget
 
 
+@pytest.mark.slow
 def test_ten_thousand_move_sets_leave_no_memory_behind(checkpoint: str) -> None:
     import tracemalloc
 
