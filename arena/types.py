@@ -57,7 +57,7 @@ class MoveChoice:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     scored_rows: int | None = None
-    prompt_restarted: bool = False  # the transcript was restarted at the context limit before this move
+    prompt_restarted: bool = False  # at the context limit, before this move
     thoughts: str | None = None
 
 

@@ -136,7 +136,13 @@ def play(engine: UciEngine, game: str, rng: random.Random) -> dict[str, object]:
             break
         moves.append(move)
         drawn.append("1" if at_random else "0")
-    return {"game": game, "setup": setup, "levels": levels, "moves": moves, "random": "".join(drawn)}
+    return {
+        "game": game,
+        "setup": setup,
+        "levels": levels,
+        "moves": moves,
+        "random": "".join(drawn),
+    }
 
 
 def main() -> None:

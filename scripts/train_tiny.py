@@ -5,9 +5,9 @@
     python scripts/train_tiny.py --data data --work work --steps 6000
     python scripts/train_tiny.py --work work --export arena/models/tiny
 
-The loss is on the moves of one side per sequence, whose strength the persona names. Training can be killed and called
-again: it goes on from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays constant and
-falls to zero over the last quarter of the steps, so a run can be cut short by a smaller `--steps`.
+The loss is on the moves of one side per sequence, whose strength the persona names. Training can be killed and
+called again: it goes on from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays
+constant and falls to zero over the last quarter of the steps, so a run can be cut short by a smaller `--steps`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ LEARN_RANDOM = ("beginner", "novice")
 PRE_TOKENIZER = pre_tokenizers.Sequence(
     [
         pre_tokenizers.Split(
-            Regex(r" ?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"),
+            Regex(
+                r" ?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"
+            ),
             behavior="isolated",
         ),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
@@ -295,7 +297,9 @@ def train(args: argparse.Namespace) -> None:
         step, seconds = state["step"], state["seconds"]
         print(f"going on from step {step}", flush=True)
     parameters = sum(p.numel() for p in model.parameters())
-    print(f"{parameters / 1e6:.2f} M parameters, vocabulary {tokenizer.get_vocab_size()}", flush=True)
+    print(
+        f"{parameters / 1e6:.2f} M parameters, vocabulary {tokenizer.get_vocab_size()}", flush=True
+    )
 
     log = (args.work / "log.jsonl").open("a")
     started, last_save, tokens, running = time.monotonic(), time.monotonic(), 0, 0.0
