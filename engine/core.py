@@ -30,7 +30,9 @@ Event = str | ChoiceOutput | TextOutput | EngineError
 
 _CPU_CACHE_BYTES = 2 << 30
 _RATE_WINDOW_S = 10.0
-_NOT_A_NUMBER = "The model's outputs are not numbers; try dtype float32, else fetch the model again."
+_NOT_A_NUMBER = (
+    "The model's outputs are not numbers; try dtype float32, else fetch the model again."
+)
 
 
 class EngineCore:

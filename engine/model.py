@@ -156,7 +156,8 @@ class Decoder:
         self.dtype = dtype
 
         def weight(shape: tuple[int, ...], *names: str) -> Tensor:
-            parts = [take(name).to(dtype) for name in names]
+            # Copied in any case: what a reader gives may be the file itself, mapped, and files change.
+            parts = [take(name).to(dtype=dtype, copy=True) for name in names]
             whole = parts[0] if len(parts) == 1 else torch.cat(parts)
             if whole.shape != shape:
                 raise ModelLoadError(

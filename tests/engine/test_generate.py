@@ -57,12 +57,17 @@ def test_output_is_the_same_without_prefix_caching_and_in_small_steps(
 
 
 def test_output_is_the_same_under_preemption(
-    checkpoint: str, prompts: list[str], expected: list[tuple[int, ...]]
+    checkpoint: str,
+    prompts: list[str],
+    expected: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("engine.scheduler._GROWTH", 0)  # admit what is bound to outgrow the memory
     per_token = 2 * 2 * 2 * 8 * 4  # keys and values, layers, heads, dimension, bytes
     llm = LLM(config(checkpoint, kv_cache_memory=110 * per_token))
     outputs = llm.generate(prompts, GREEDY)
     assert [output.token_ids for output in outputs] == expected
+    assert llm.stats().preemptions == sum(output.metrics.preemptions for output in outputs) > 0
 
 
 def test_a_seed_is_unaffected_by_neighbours(checkpoint: str, prompts: list[str]) -> None:

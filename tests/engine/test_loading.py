@@ -147,6 +147,14 @@ def test_weights_in_several_files(checkpoint: str, reference: Any, tmp_path: Pat
     assert "lacks model-0000" in refusal(tmp_path)
 
 
+def test_a_model_outlives_its_files(copy: Path) -> None:
+    """A mapped file that is overwritten during training would end the process with a bus error."""
+    llm = LLM(config(str(copy)))
+    before = llm.generate([SYSTEM], GREEDY)[0].text
+    (copy / "model.safetensors").write_bytes(b"")
+    assert llm.generate([SYSTEM], GREEDY)[0].text == before
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "check the path" in refusal(tmp_path / "nowhere")
     assert "check the path" in refusal(tmp_path / "nowhere.gguf")
