@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.config import EngineConfig
 from engine.core import EngineCore, Event
@@ -153,7 +153,8 @@ class AsyncLLM:
         return self._core.max_model_len
 
     def stats(self) -> EngineStats:
-        return self._core.stats()
+        stats = self._core.stats()
+        return replace(stats, num_waiting=stats.num_waiting + len(self._incoming))
 
     async def close(self) -> None:
         """Abort what is left and free the model; returns when the thread has ended."""

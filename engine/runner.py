@@ -35,12 +35,8 @@ class ModelRunner:
         next token of a text (see `sample`), or None when nothing of it was asked for yet."""
         outputs = [np.arange(*scored_rows(chunk)) for chunk in chunks]
         starts = np.cumsum([0] + [chunk.end - chunk.start for chunk in chunks])
-        out_rows = np.concatenate(
-            [
-                rows - chunk.start + at
-                for rows, chunk, at in zip(outputs, chunks, starts, strict=False)
-            ]
-        )
+        offsets = [first - chunk.start for first, chunk in zip(starts, chunks, strict=False)]
+        out_rows = np.concatenate([r + at for r, at in zip(outputs, offsets, strict=True)])
         hidden = self.decoder.forward(self._batch(chunks, starts, out_rows), self.pool)
         results: list[Floats | int | None] = [None] * len(chunks)
         texts: list[int] = []
@@ -133,10 +129,8 @@ class ModelRunner:
         for index, first in enumerate(range(0, len(head), _BLOCK)):
             block = head[first : first + _BLOCK]
             if len(block) < _BLOCK:
-                logits, wide = (
-                    logits[:, : len(block)].contiguous(),
-                    wide[:, : len(block)].contiguous(),
-                )
+                logits = hidden.new_empty((count, len(block)))
+                wide = torch.empty_like(logits, dtype=torch.float32)
             torch.mm(hidden, block.t(), out=logits)
             new_top = torch.maximum(top, logits.amax(dim=1, keepdim=True).float())
             total *= torch.exp(top - new_top)

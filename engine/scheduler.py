@@ -15,13 +15,12 @@ from engine.kv_cache import KVCache
 from engine.request import Request, Status
 from engine.text import TextTask
 
-_MAX_OVERTAKEN = (
-    32  # admissions past a request that waits for memory, before it blocks those behind it
-)
-_SCAN = 256  # waiting requests looked at in one step
-_GROWTH = (
-    32  # rows kept free for each text that will grow, so that admissions do not cause preemptions
-)
+# Admissions past a request that waits for memory, before it blocks those behind it.
+_MAX_OVERTAKEN = 32
+# Waiting requests looked at in one step.
+_SCAN = 256
+# Rows kept free for each text that will grow, so that admissions do not cause preemptions.
+_GROWTH = 32
 
 
 @dataclass(frozen=True)
@@ -177,11 +176,9 @@ class Scheduler:
         slots = request.slots[rows].tolist()
         tokens = request.tree.tokens[nodes].tolist()
         request.node, _ = self.cache.commit(request.node, tokens, slots)
-        keep = np.ones(request.num_computed, dtype=np.bool_)
-        keep[rows] = False
-        self.cache.free(
-            request.slots[: request.num_computed][keep][request.num_committed :].tolist()
-        )
+        other = np.ones(request.num_computed, dtype=np.bool_)
+        other[: request.num_committed] = other[rows] = False
+        self.cache.free(request.slots[: request.num_computed][other].tolist())
         request.num_computed = request.num_committed
 
     def _let_go(self, request: Request) -> None:

@@ -26,6 +26,8 @@ class Tokenizer:
         chat_template: str | None = None,
         special_tokens: dict[str, str] | None = None,
     ) -> None:
+        backend.no_truncation()  # what a tokenizer.json asks for here is meant for training
+        backend.no_padding()
         self._backend = backend
         self.eos_token_ids = eos_token_ids
         self._chat_template = chat_template

@@ -40,7 +40,7 @@ async def collect(llm: AsyncLLM, params: SamplingParams, **more: Any) -> str:
 
 async def settled(llm: AsyncLLM) -> None:
     """Wait until the engine has nothing left."""
-    while llm.stats().num_running or llm.stats().num_waiting or llm._incoming:
+    while llm.stats().num_running or llm.stats().num_waiting:
         await asyncio.sleep(0.001)
     assert llm.stats().kv_pages_used == 0
 

@@ -246,6 +246,17 @@ def test_the_tokenizer_survives_its_serialisation(checkpoint: str) -> None:
     assert tokenizer.eos_token_ids == (0,)
 
 
+def test_a_tokenizer_never_truncates(copy: Path) -> None:
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(str(copy / "tokenizer.json"))
+    backend.enable_truncation(4)
+    backend.enable_padding(length=64)
+    backend.save(str(copy / "tokenizer.json"))
+    tokenizer = load_tokenizer(str(copy))
+    assert tokenizer.decode(tokenizer.encode(SYSTEM)) == SYSTEM
+
+
 def test_chat_messages_use_the_models_template(copy: Path) -> None:
     messages = [{"role": "user", "content": "e2e4"}]
     with pytest.raises(ValueError, match="no chat template"):
