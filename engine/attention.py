@@ -37,8 +37,7 @@ class AttentionGroup:
     """B requests padded to Q query rows each, and to P keys each besides the S keys that all of them see.
 
     rows: [B * Q] batch rows (padding repeats row 0); shared: [S] and slots: [B * P] of keys; bias: [B, 1, Q, P],
-    0 or -inf, or None if all is seen; filled: indices of the real rows within B * Q, and targets: their batch
-    rows.
+    0 or -inf, or None if all is seen.
     """
 
     shape: tuple[int, int, int, int]
@@ -46,13 +45,19 @@ class AttentionGroup:
     shared: Tensor
     slots: Tensor
     bias: Tensor | None
-    filled: Tensor
-    targets: Tensor
 
 
-def group_spans(
+@dataclass(frozen=True)
+class AttentionPlan:
+    """The groups of a step. places: [N], where each batch row is among the rows of all groups, padding included."""
+
+    groups: list[AttentionGroup]
+    places: Tensor
+
+
+def plan_attention(
     spans: Sequence[Span], device: torch.device, dtype: torch.dtype
-) -> list[AttentionGroup]:
+) -> AttentionPlan:
     """Rectangles for all spans of a step, with bounded padding and bounded size."""
     groups: list[list[Span]] = []
     needed = height = width = 0
@@ -66,7 +71,21 @@ def group_spans(
         else:
             groups.append([span])
             needed, height, width = q * k, q, k
-    return [_pad(group, device, dtype) for group in groups]
+    places: list[npt.NDArray[np.int64]] = []
+    padded: list[AttentionGroup] = []
+    first = 0
+    for members in groups:
+        padded.append(_pad(members, device, dtype))
+        b, q, _, _ = padded[-1].shape
+        starts = range(first, first + b * q, q)
+        places += [
+            np.arange(at, at + len(span.mask)) for at, span in zip(starts, members, strict=True)
+        ]
+        first += b * q
+    order = np.concatenate([np.arange(s.first, s.first + len(s.mask)) for g in groups for s in g])
+    by_row = np.empty(len(order), dtype=np.int64)
+    by_row[order] = np.concatenate(places)
+    return AttentionPlan(padded, torch.from_numpy(by_row).to(device))
 
 
 def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> AttentionGroup:
@@ -78,28 +97,23 @@ def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> Attenti
     rows = np.zeros((b, q), dtype=np.int64)
     slots = np.zeros((b, p), dtype=np.int64)
     mask = np.zeros((b, q, p), dtype=np.bool_)
-    filled = np.zeros((b, q), dtype=np.bool_)
     for i, span in enumerate(spans):
         n, m = span.mask.shape
         rows[i, :n] = np.arange(span.first, span.first + n)
         slots[i, : m - s] = span.slots[s:]
         mask[i, :n, : m - s] = span.mask[:, s:]
-        filled[i, :n] = True
         mask[i, n:, 0] = True  # padding must see something: a softmax over nothing is not a number
     bias = None
     if not mask.all():
         bias = torch.zeros((b, 1, q, p), dtype=dtype)
         bias.masked_fill_(~torch.from_numpy(mask).unsqueeze(1), float("-inf"))
         bias = bias.to(device)
-    flat = np.flatnonzero(filled)
     return AttentionGroup(
         (b, q, p, s),
         torch.from_numpy(rows.ravel()).to(device),
         torch.from_numpy(spans[0].slots[:s].copy()).to(device),
         torch.from_numpy(slots.ravel()).to(device),
         bias,
-        torch.from_numpy(flat).to(device),
-        torch.from_numpy(rows.ravel()[flat]).to(device),
     )
 
 
@@ -117,18 +131,16 @@ def _num_shared(spans: list[Span]) -> int:
     return limit if limit >= _MIN_SHARED else 0
 
 
-def attend(
-    queries: Tensor, pool: Tensor, groups: Sequence[AttentionGroup], scale: float, out: Tensor
-) -> None:
-    """Attention of one layer.
+def attend(queries: Tensor, pool: Tensor, plan: AttentionPlan, scale: float) -> Tensor:
+    """Attention of one layer: [N, heads, head_dim] like the queries.
 
-    queries: [N, heads, head_dim]; pool: [slots, 2, kv_heads, head_dim], keys then values; out: [N, heads,
-    head_dim], written in full.
+    pool: [slots, 2, kv_heads, head_dim], keys then values.
     """
     _, heads, dim = queries.shape
     kv_heads = pool.shape[2]
     ratio = heads // kv_heads
-    for group in groups:
+    results: list[Tensor] = []
+    for group in plan.groups:
         b, q, p, s = group.shape
         query = queries.index_select(0, group.rows).view(b, q, kv_heads, ratio, dim)
         query = query.permute(2, 0, 3, 1, 4).reshape(kv_heads, b * ratio * q, dim).mul_(scale)
@@ -149,5 +161,5 @@ def attend(
         if s:
             result.view(kv_heads, b * ratio * q, dim).baddbmm_(weights[:, :, :s], common[1])
         result = result.view(kv_heads, b, ratio, q, dim).permute(1, 3, 0, 2, 4)
-        result = result.reshape(b * q, heads, dim)
-        out.index_copy_(0, group.targets, result.index_select(0, group.filled))
+        results.append(result.reshape(b * q, heads, dim))
+    return torch.cat(results).index_select(0, plan.places)

@@ -5,7 +5,7 @@ states. It knows nothing of requests, trees and sampling.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu
 
-from engine.attention import AttentionGroup, attend
+from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
 
 SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM")
@@ -135,7 +135,7 @@ class Batch:
     token_ids: Tensor
     positions: Tensor
     slots: Tensor
-    groups: Sequence[AttentionGroup]
+    attention: AttentionPlan
     out_rows: Tensor
 
 
@@ -209,20 +209,19 @@ class Decoder:
         sin = self.sin[batch.positions].unsqueeze(1)
         scale = dim**-0.5
         x = self.embedding[batch.token_ids]
-        attended = torch.empty((rows, q_heads, dim), dtype=self.dtype, device=self.device)
         for index, layer in enumerate(self.layers):
             h = rms_norm(x, (c.hidden_size,), layer.input_norm, c.rms_norm_eps)
             qkv = linear(h, layer.qkv).view(rows, q_heads + 2 * kv_heads, dim)
             turned = qkv[:, : q_heads + kv_heads]
             swapped = torch.cat([turned[..., dim // 2 :], turned[..., : dim // 2]], dim=-1)
-            turned = turned * cos + swapped * sin
+            turned = torch.addcmul(turned * cos, swapped, sin)
             new = torch.stack([turned[:, q_heads:], qkv[:, q_heads + kv_heads :]], dim=1)
             pool[index].index_copy_(0, batch.slots, new)
-            attend(turned[:, :q_heads], pool[index], batch.groups, scale, attended)
-            x = x + linear(attended.view(rows, q_heads * dim), layer.output)
+            attended = attend(turned[:, :q_heads], pool[index], batch.attention, scale)
+            x = torch.addmm(x, attended.view(rows, q_heads * dim), layer.output.t())
             h = rms_norm(x, (c.hidden_size,), layer.post_norm, c.rms_norm_eps)
             gate, up = linear(h, layer.gate_up).chunk(2, dim=-1)
-            x = x + linear(silu(gate) * up, layer.down)
+            x = torch.addmm(x, silu(gate).mul_(up), layer.down.t())
         return rms_norm(x[batch.out_rows], (c.hidden_size,), self.norm, c.rms_norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:

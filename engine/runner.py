@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention import Mask, Span, group_spans
+from engine.attention import Mask, Span, plan_attention
 from engine.choice import Floats, Ids
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
@@ -105,7 +105,7 @@ class ModelRunner:
             token_ids=tensor(tokens),
             positions=tensor(positions),
             slots=tensor(slots),
-            groups=group_spans(spans, device, self.decoder.dtype),
+            attention=plan_attention(spans, device, self.decoder.dtype),
             out_rows=torch.from_numpy(out_rows).to(device),
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.attention import Span, attend, group_spans
+from engine.attention import Span, attend, plan_attention
 
 HEADS, KV_HEADS, DIM, SLOTS = 4, 2, 8, 600
 
@@ -54,20 +54,19 @@ def test_mixed_requests_equal_dense_attention(shapes: list[tuple[int, int]], sha
     rows = sum(q for q, _ in shapes)
     queries = torch.randn((rows, HEADS, DIM), generator=generator)
     pool = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
-    groups = group_spans(spans, torch.device("cpu"), torch.float32)
-    out = torch.full_like(queries, float("nan"))
-    attend(queries, pool, groups, DIM**-0.5, out)
+    plan = plan_attention(spans, torch.device("cpu"), torch.float32)
+    out = attend(queries, pool, plan, DIM**-0.5)
     assert torch.allclose(out, dense(queries, pool, spans), atol=1e-5)
 
 
 def test_a_common_prefix_is_gathered_once() -> None:
     spans = spans_of([(5, 128)] * 8, 100, np.random.default_rng(0))
-    [group] = group_spans(spans, torch.device("cpu"), torch.float32)
+    [group] = plan_attention(spans, torch.device("cpu"), torch.float32).groups
     assert len(group.shared) == 96 and len(group.slots) == 8 * 32
 
 
 def test_padding_is_bounded() -> None:
     spans = spans_of([(250, 500)] + [(1, 500)] * 60, 0, np.random.default_rng(0))
-    groups = group_spans(spans, torch.device("cpu"), torch.float32)
+    groups = plan_attention(spans, torch.device("cpu"), torch.float32).groups
     padded = sum(b * q * (p + s) for b, q, p, s in (group.shape for group in groups))
     assert padded <= 1.6 * sum(span.mask.size for span in spans)
