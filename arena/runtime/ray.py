@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
+import socket
+import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -34,6 +37,7 @@ OBJECT_STORE_BYTES = (
 )  # results are small and go to the driver directly; Ray's minimum is 75 MiB
 ENGINE = "engine"  # name of the actor, in the namespace of this driver
 START_ATTEMPTS = 2  # Ray gives up when its helpers take more than 15 s, as on a crowded machine
+CONNECT_S = 5.0
 PLACEMENT_S = 60.0  # a cluster without room for an actor is given up on after this
 STATS_S = (
     5.0  # an engine that does not answer within this is not asked again before the next sample
@@ -175,6 +179,7 @@ class RayRuntime:
 
     async def start(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._init)
+        _take_signals_back()
         if self._config is not None:
             resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
             gpus = 1 if resources.get("GPU") else 0
@@ -255,11 +260,15 @@ class RayRuntime:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
             try:
+                if self._address != "auto":  # Ray itself would try for ten minutes
+                    host, _, port = self._address.rpartition(":")
+                    socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
                 ray.init(address=self._address, **quiet)
-            except (ConnectionError, ValueError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise RuntimeStartError(
                     f"There is no Ray cluster at {self._address} ({_first_line(error)}); "
-                    "check ray_address, or leave it out to start Ray here."
+                    "give HOST:PORT of its head or auto, with RAY_AUTH_MODE=token in the environment "
+                    "if it asks for a token, or leave ray_address out to start Ray here."
                 ) from None
             return
         for attempt in range(1, START_ATTEMPTS + 1):
@@ -293,6 +302,15 @@ class RayRuntime:
                 f"Ray could not start {what} ({_first_line(_cause(error))}); "
                 "try again, or play with --runtime local."
             ) from None
+
+
+def _take_signals_back() -> None:
+    """Ray's core puts a handler before Python's that prints a stack trace at SIGTERM."""
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None:
+            signal.signal(signal.SIGTERM, handler)
+            signal.siginterrupt(signal.SIGTERM, False)  # as asyncio has it
 
 
 def _cause(error: RayError) -> Exception:
