@@ -233,7 +233,8 @@ def test_serve_shows_what_is_recorded_until_it_is_stopped(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_run_serves_its_page_while_it_plays(tmp_path: Path) -> None:
     process = start_arena(
-        *("run", "--agents", "alphabeta,alphabeta,alphabeta", "--runtime", "local", "--port", "0"),
+        *("run", "--agents", "random,greedy", "--cycles", "500", "--runtime", "local"),
+        *("--port", "0"),
         cwd=tmp_path,
     )
     assert process.stdout is not None
