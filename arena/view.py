@@ -222,10 +222,14 @@ def _points(score: float) -> str:
 def _rating_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     rating, low, high = row["rating"], row["low"], row["high"]
     if rating is not None:
-        return f"{rating:+.0f}", "" if low is None else f"{low:+.0f} to {high:+.0f}"
+        return _elo(rating), "" if low is None else f"{_elo(low)} to {_elo(high)}"
     if low is not None:
-        return f"> {low:+.0f}", ""
-    return ("–" if high is None else f"< {high:+.0f}"), ""
+        return f"> {_elo(low)}", ""
+    return ("–" if high is None else f"< {_elo(high)}"), ""
+
+
+def _elo(rating: float) -> str:
+    return f"{round(rating):+d}"
 
 
 def _clock(seconds: float) -> str:
