@@ -284,10 +284,16 @@ def _announce(page: Page, wanted: int | None) -> None:
 
 
 def _newest(store: Store, *, unfinished: bool = False) -> int:
-    """The newest run, or the newest that can be resumed. Raises DatabaseError."""
-    for run in queries.runs(store):
-        if not unfinished or run["status"] in ("pending", "interrupted", "failed"):
-            return int(run["id"])
+    """The newest run, or the newest that can be resumed. Raises DatabaseError.
+
+    Where all that is unfinished is being played, it is the newest of those: claiming it says by whom.
+    """
+    runs = queries.runs(store)
+    if unfinished:
+        resumable = [r for r in runs if r["status"] in ("pending", "interrupted", "failed")]
+        runs = resumable or [r for r in runs if r["status"] == "running"]
+    if runs:
+        return int(runs[0]["id"])
     kind = "unfinished run" if unfinished else "run"
     raise DatabaseError(f"There is no {kind} in {store.name}; `arena run` makes one.")
 

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import click
 import pytest
+import sqlalchemy as sa
 
 from arena.cli import cli, run_command
 from arena.config import EngineSettings, TournamentConfig
 from arena.flags import given
+from arena.store import Store, owner
+from arena.store.schema import RunRow
 from tests.arena.hosted import STARTUP_S, arena, record_of, start_arena
 from tests.engine.conftest import make_checkpoint
 
@@ -162,6 +165,19 @@ def test_unknown_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no unfinished run" in refused(capsys, "resume")
     assert "no game 9" in refused(capsys, "export", "--game", "9")
     assert "cannot be written" in refused(capsys, "export", "-o", "nowhere/a.pgn")
+
+
+def test_resume_said_there_was_no_unfinished_run_while_one_was_played(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["run", *BOTS]) == 0
+    capsys.readouterr()
+    with Store.open("runs/arena.db") as store, store.write() as session:
+        session.execute(
+            sa.update(RunRow).values(status="running", owner=owner.owner_of(os.getppid()))
+        )
+    message = refused(capsys, "resume", code=1)
+    assert f"Run 1 is being played by process {os.getppid()}" in message
 
 
 def test_databases_that_cannot_be_used_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
