@@ -210,7 +210,6 @@ def _host(
     page = None
     if not flags["no_web"]:
         page = Page(flags["database"], flags["host"], flags["port"])
-        _announce(page, flags["port"])
         page.start()
 
     async def show() -> None:
@@ -232,8 +231,12 @@ def _host(
                 await asyncio.wait_for(runtime.close(), closing)
 
     try:
+        if page is not None:
+            _announce(page, flags["port"])
         runtime = make_runtime(configs)
         finished = asyncio.run(_until_stopped(session()))
+    except KeyboardInterrupt:  # before the session took the signals over
+        finished = False
     except TournamentFailed as error:
         raise TournamentFailed(f"{error} {_how_to_go_on(progress, flags)}") from error
     finally:

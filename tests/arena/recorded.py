@@ -88,5 +88,14 @@ def play_run(url: str, run_id: int) -> None:
         store.finish_run(run_id, "finished")
 
 
+def record(store: Store, run_id: int, numbers: range = range(1, 7)) -> None:
+    """Play the pending games of those numbers and record them."""
+    with Recorder(store, [run_id]) as recorder:
+        for spec in store.pending_specs(run_id):
+            if spec.number in numbers:
+                for event in play(spec):
+                    recorder.put(event)
+
+
 if __name__ == "__main__":
     play_run(sys.argv[1], int(sys.argv[2]))

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
-from arena.store import DatabaseError, Recorder, RunBusy, Store, UnknownRun, queries
-from arena.store.owner import owner_of, this_process
+from arena.store import DatabaseError, Recorder, Store, UnknownRun, queries
 from arena.store.schema import EventRow, GameRow, MoveRow, RatingRow
 from arena.types import EngineSample, GameResult, MoveChoice, MoveRecord, Termination
-from tests.arena.recorded import new_run, play, specs
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    with Store.open(url) as opened:
-        yield opened
+from tests.arena.recorded import new_run, play, record, specs
 
 
 def dump(store: Store, run_id: int) -> str:
@@ -31,14 +21,6 @@ def dump(store: Store, run_id: int) -> str:
     details = [queries.game_detail(store, run_id, g["number"]) for g in snapshot["games"]]
     events = queries.events_after(store, run_id, 0, 10_000)
     return json.dumps([snapshot, details, events], allow_nan=False)
-
-
-def record(store: Store, run_id: int, numbers: range = range(1, 7)) -> None:
-    with Recorder(store, [run_id]) as recorder:
-        for spec in store.pending_specs(run_id):
-            if spec.number in numbers:
-                for event in play(spec):
-                    recorder.put(event)
 
 
 def void(run_id: int, number: int) -> GameResult:
@@ -251,80 +233,6 @@ def test_a_run_that_is_not_over_cannot_be_finished(store: Store) -> None:
     with pytest.raises(DatabaseError, match="2 of its games are not"):
         store.finish_run(run_id, "finished")
     assert queries.runs(store)[0]["status"] == "running"
-
-
-def test_claims(store: Store) -> None:
-    run_id = new_run(store)
-    with subprocess.Popen(["sleep", "600"]) as other:
-        owner = owner_of(other.pid)
-        store.claim_run(run_id, owner)
-        store.claim_run(run_id, owner)  # again by the same owner: nothing happens
-        assert len(queries.events_after(store, run_id, 0)) == 1
-        with pytest.raises(RunBusy, match=f"is being played by process {other.pid} on "):
-            store.claim_run(run_id)
-        assert queries.runs(store)[0]["status"] == "running"
-        other.kill()
-    assert queries.runs(store)[0]["status"] == "interrupted"
-    store.claim_run(run_id)
-    kinds = [e["kind"] for e in queries.events_after(store, run_id, 0)]
-    assert kinds == ["run_started", "run_resumed"]
-    store.finish_run(run_id, "interrupted")
-    assert queries.runs(store)[0]["status"] == "interrupted"
-    store.claim_run(run_id, "another-host:1:1")
-    with pytest.raises(RunBusy, match="process 1 on another-host"):
-        store.claim_run(run_id)
-    store.finish_run(run_id, "interrupted")
-    store.claim_run(run_id)
-    record(store, run_id)
-    store.finish_run(run_id, "finished")
-    with pytest.raises(DatabaseError, match="nothing to resume"):
-        store.claim_run(run_id)
-
-
-def test_only_one_of_many_claims_at_once_succeeds(store: Store) -> None:
-    run_id = new_run(store)
-    won: list[int] = []
-
-    def claim(host: int) -> None:
-        with contextlib.suppress(RunBusy):
-            store.claim_run(run_id, f"another-host-{host}:1:1")
-            won.append(host)
-
-    threads = [threading.Thread(target=claim, args=(host,)) for host in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert len(queries.events_after(store, run_id, 0)) == 1
-
-
-def test_a_closed_recorder_refuses(store: Store) -> None:
-    run_id = new_run(store)
-    recorder = Recorder(store, [run_id])
-    recorder.close()
-    recorder.close()
-    for call in (recorder.flush, lambda: recorder.put(EngineSample(run_id, 1.0, {}))):
-        with pytest.raises(DatabaseError, match=r"^The recorder is closed\.$"):
-            call()
-
-
-def test_a_process_number_that_was_given_out_again_is_not_the_owner(store: Store) -> None:
-    run_id = new_run(store)
-    host, pid, start = this_process().rsplit(":", 2)
-    store.claim_run(run_id, f"{host}:{pid}:{int(start) - 1}")
-    store.claim_run(run_id)
-
-
-def test_recorder_stops_when_the_run_is_taken_over(store: Store) -> None:
-    run_id = new_run(store)
-    store.claim_run(run_id)
-    recorder = Recorder(store, [run_id])
-    store.finish_run(run_id, "interrupted")
-    store.claim_run(run_id, "another-host:1:1")
-    recorder.put(next(play(store.pending_specs(run_id)[0])))
-    with pytest.raises(DatabaseError, match="no longer written by this process"):
-        recorder.close()
 
 
 def test_two_runs_share_a_recorder(store: Store) -> None:
