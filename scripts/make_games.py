@@ -105,6 +105,11 @@ def janggi_start(setup: str) -> str:
     return first + f"R{b}{c}A1A{g}{h}R w - - 0 1"
 
 
+def is_pass(move: str) -> bool:
+    """True for a janggi pass, written as a general's square twice."""
+    return move[: len(move) // 2] == move[len(move) // 2 :]
+
+
 def shuffles(moves: list[str]) -> bool:
     """True when both sides have repeated the same four plies three times: nothing more can be learned."""
     return len(moves) >= 12 and moves[-4:] == moves[-8:-4] == moves[-12:-8]
@@ -129,6 +134,8 @@ def play(engine: UciEngine, game: str, rng: random.Random) -> dict[str, object]:
         at_random = len(moves) < opening or rng.random() < level.random_share
         if at_random:
             legal = engine.legal_moves()
+            # Two random passes in a row would end many a janggi game that has hardly begun.
+            legal = [move for move in legal if not is_pass(move)] or legal
             move = rng.choice(legal) if legal else None
         else:
             move = engine.best_move(level.nodes)
