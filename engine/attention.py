@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.kv_pool import KVPool
+
 Mask = npt.NDArray[np.bool_]
 _WASTE = 1.5  # padded over needed work up to which requests share a rectangle
 _SMALL = 4096  # query times key rows below which padding costs less than another product
@@ -131,21 +133,20 @@ def _num_shared(spans: list[Span]) -> int:
     return limit if limit >= _MIN_SHARED else 0
 
 
-def attend(queries: Tensor, pool: Tensor, plan: AttentionPlan, scale: float) -> Tensor:
-    """Attention of one layer: [N, heads, head_dim] like the queries.
-
-    pool: [slots, 2, kv_heads, head_dim], keys then values.
-    """
+def attend(queries: Tensor, pool: KVPool, layer: int, plan: AttentionPlan, scale: float) -> Tensor:
+    """Attention of one layer: [N, heads, head_dim] like the queries."""
     _, heads, dim = queries.shape
-    kv_heads = pool.shape[2]
+    kv_heads = pool.num_kv_heads
     ratio = heads // kv_heads
     results: list[Tensor] = []
     for group in plan.groups:
         b, q, p, s = group.shape
         query = queries.index_select(0, group.rows).view(b, q, kv_heads, ratio, dim)
         query = query.permute(2, 0, 3, 1, 4).reshape(kv_heads, b * ratio * q, dim).mul_(scale)
-        own = pool.index_select(0, group.slots).view(b, p, 2, kv_heads, dim)
-        keys, values = own.permute(2, 3, 0, 1, 4).reshape(2, kv_heads * b, p, dim)
+        own = pool.read(layer, group.slots)
+        keys, values = (
+            own.view(b, p, 2, kv_heads, dim).permute(2, 3, 0, 1, 4).reshape(2, kv_heads * b, p, dim)
+        )
         scores = queries.new_empty((kv_heads, b * ratio * q, s + p))
         # The columns of the keys of one's own, one block a request.
         blocks = scores[:, :, s:].view(kv_heads * b, ratio * q, p)
@@ -153,7 +154,7 @@ def attend(queries: Tensor, pool: Tensor, plan: AttentionPlan, scale: float) -> 
         if group.bias is not None:
             blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
         if s:
-            common = pool.index_select(0, group.shared).permute(1, 2, 0, 3)
+            common = pool.read(layer, group.shared).permute(1, 2, 0, 3)
             torch.bmm(query, common[0].transpose(1, 2), out=scores[:, :, :s])
         weights = torch.softmax(scores, dim=-1)
         blocks = weights[:, :, s:].view(kv_heads * b, ratio * q, p)

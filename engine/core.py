@@ -51,7 +51,7 @@ class EngineCore:
         self.runner = ModelRunner(
             decoder, self._num_slots(decoder.config.kv_bytes_per_token(self.dtype))
         )
-        self.cache = KVCache(self.runner.pool.shape[1], config.enable_prefix_caching)
+        self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
         self.scheduler = Scheduler(
             self.cache, config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting
         )

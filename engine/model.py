@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import rms_norm, silu
 
 from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
+from engine.kv_pool import KVPool
+from engine.linear import Linear
 
 SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM")
 
@@ -121,11 +123,11 @@ class Layer:
     """Weights of one layer; products with the same input are joined."""
 
     input_norm: Tensor
-    qkv: Tensor
-    output: Tensor
+    qkv: Linear
+    output: Linear
     post_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Linear
+    down: Linear
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,9 @@ class Decoder:
                 )
             return whole.contiguous().to(device)
 
+        def matrix(shape: tuple[int, int], *names: str) -> Linear:
+            return Linear(weight(shape, *names))
+
         c = config
         hidden, inner = c.hidden_size, c.intermediate_size
         wide = c.num_heads * c.head_dim
@@ -173,20 +178,20 @@ class Decoder:
         self.layers = [
             Layer(
                 input_norm=weight((hidden,), f"{p}.input_layernorm.weight"),
-                qkv=weight((joined, hidden), *(f"{p}.self_attn.{x}_proj.weight" for x in "qkv")),
-                output=weight((hidden, wide), f"{p}.self_attn.o_proj.weight"),
+                qkv=matrix((joined, hidden), *(f"{p}.self_attn.{x}_proj.weight" for x in "qkv")),
+                output=matrix((hidden, wide), f"{p}.self_attn.o_proj.weight"),
                 post_norm=weight((hidden,), f"{p}.post_attention_layernorm.weight"),
-                gate_up=weight(
+                gate_up=matrix(
                     (2 * inner, hidden), f"{p}.mlp.gate_proj.weight", f"{p}.mlp.up_proj.weight"
                 ),
-                down=weight((hidden, inner), f"{p}.mlp.down_proj.weight"),
+                down=matrix((hidden, inner), f"{p}.mlp.down_proj.weight"),
             )
             for p in (f"model.layers.{i}" for i in range(c.num_layers))
         ]
         self.norm = weight((hidden,), "model.norm.weight")
-        self.head = self.embedding
+        self.head = Linear(self.embedding)
         if not c.tie_word_embeddings:
-            self.head = weight((c.vocab_size, hidden), "lm_head.weight")
+            self.head = matrix((c.vocab_size, hidden), "lm_head.weight")
         frequencies = _frequencies(c.rope_theta, c.head_dim)
         if c.rope_divisors is not None:
             frequencies = frequencies / torch.tensor(c.rope_divisors)
@@ -194,13 +199,12 @@ class Decoder:
         self.cos = angles.cos().repeat(1, 2).to(dtype).to(device)
         self.sin = torch.cat([-angles.sin(), angles.sin()], dim=1).to(dtype).to(device)
 
-    def new_pool(self, num_slots: int) -> Tensor:
-        """[layers, slots, 2, kv_heads, head_dim]: the memory of the key-value cache, keys then values."""
+    def new_pool(self, num_slots: int) -> KVPool:
+        """The memory of the key-value cache."""
         c = self.config
-        shape = (c.num_layers, num_slots, 2, c.num_kv_heads, c.head_dim)
-        return torch.empty(shape, dtype=self.dtype, device=self.device)
+        return KVPool(c.num_layers, num_slots, c.num_kv_heads, c.head_dim, self.dtype, self.device)
 
-    def forward(self, batch: Batch, pool: Tensor) -> Tensor:
+    def forward(self, batch: Batch, pool: KVPool) -> Tensor:
         """Hidden states [len(out_rows), hidden] after the last norm; the keys and values go to the pool."""
         c = self.config
         rows = len(batch.token_ids)
@@ -211,19 +215,19 @@ class Decoder:
         x = self.embedding[batch.token_ids]
         for index, layer in enumerate(self.layers):
             h = rms_norm(x, (c.hidden_size,), layer.input_norm, c.rms_norm_eps)
-            qkv = linear(h, layer.qkv).view(rows, q_heads + 2 * kv_heads, dim)
+            qkv = layer.qkv(h).view(rows, q_heads + 2 * kv_heads, dim)
             turned = qkv[:, : q_heads + kv_heads]
             swapped = torch.cat([turned[..., dim // 2 :], turned[..., : dim // 2]], dim=-1)
             turned = torch.addcmul(turned * cos, swapped, sin)
             new = torch.stack([turned[:, q_heads:], qkv[:, q_heads + kv_heads :]], dim=1)
-            pool[index].index_copy_(0, batch.slots, new)
-            attended = attend(turned[:, :q_heads], pool[index], batch.attention, scale)
-            x = torch.addmm(x, attended.view(rows, q_heads * dim), layer.output.t())
+            pool.write(index, batch.slots, new)
+            attended = attend(turned[:, :q_heads], pool, index, batch.attention, scale)
+            x = layer.output.add_to(x, attended.view(rows, q_heads * dim))
             h = rms_norm(x, (c.hidden_size,), layer.post_norm, c.rms_norm_eps)
-            gate, up = linear(h, layer.gate_up).chunk(2, dim=-1)
-            x = torch.addmm(x, silu(gate).mul_(up), layer.down.t())
+            gate, up = layer.gate_up(h).chunk(2, dim=-1)
+            x = layer.down.add_to(x, silu(gate).mul_(up))
         return rms_norm(x[batch.out_rows], (c.hidden_size,), self.norm, c.rms_norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in the model's dtype."""
-        return linear(hidden, self.head)
+        return self.head(hidden)

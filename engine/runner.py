@@ -115,7 +115,7 @@ class ModelRunner:
         The vocabulary is taken block by block: the logits of a block stay in the processor's cache, and the
         full matrix of them never exists.
         """
-        head = self.decoder.head
+        head = self.decoder.head.weight
         count = len(hidden)
         order = np.argsort(tokens, kind="stable")
         pair_rows = torch.from_numpy(rows[order]).to(hidden.device)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from engine.attention import Span, attend, plan_attention
+from engine.kv_pool import KVPool
 
 HEADS, KV_HEADS, DIM, SLOTS = 4, 2, 8, 600
 
@@ -53,10 +54,12 @@ def test_mixed_requests_equal_dense_attention(shapes: list[tuple[int, int]], sha
     generator = torch.Generator().manual_seed(1)
     rows = sum(q for q, _ in shapes)
     queries = torch.randn((rows, HEADS, DIM), generator=generator)
-    pool = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
+    kept = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
+    pool = KVPool(1, SLOTS, KV_HEADS, DIM, torch.float32, torch.device("cpu"))
+    pool.write(0, torch.arange(SLOTS), kept)
     plan = plan_attention(spans, torch.device("cpu"), torch.float32)
-    out = attend(queries, pool, plan, DIM**-0.5)
-    assert torch.allclose(out, dense(queries, pool, spans), atol=1e-5)
+    out = attend(queries, pool, 0, plan, DIM**-0.5)
+    assert torch.allclose(out, dense(queries, kept, spans), atol=1e-5)
 
 
 def test_a_common_prefix_is_gathered_once() -> None:
