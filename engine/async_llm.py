@@ -144,6 +144,7 @@ class AsyncLLM:
             self._wake.notify()
             return True
 
+    @property
     def tokenizer(self) -> Tokenizer:
         return self._core.tokenizer
 

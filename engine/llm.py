@@ -75,6 +75,7 @@ class LLM:
                 self._core.abort(request)
         return [outputs[request.request_id] for request in requests]
 
+    @property
     def tokenizer(self) -> Tokenizer:
         return self._core.tokenizer
 

@@ -25,7 +25,7 @@ class LocalEngine:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self.llm.tokenizer()
+        return self.llm.tokenizer
 
     @property
     def max_model_len(self) -> int:

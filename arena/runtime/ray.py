@@ -68,7 +68,7 @@ class EngineActor:
 
     async def load(self) -> EngineInfo:
         llm = await self._loaded()
-        return EngineInfo(llm.tokenizer().to_json(), llm.max_model_len)
+        return EngineInfo(llm.tokenizer.to_json(), llm.max_model_len)
 
     async def choose(
         self, prompt: list[int], choices: list[str], params: ChoiceParams, request_id: str

@@ -183,7 +183,7 @@ def test_a_choice_that_merges_with_the_prompt_is_refused(llm: LLM) -> None:
 
 def test_a_prompt_longer_than_the_context_is_refused(checkpoint: str) -> None:
     llm = LLM(config(checkpoint, max_model_len=64))
-    room = 64 - len(llm.tokenizer().encode_choice(" e2e4"))
+    room = 64 - len(llm.tokenizer.encode_choice(" e2e4"))
     for length, fits in ((room, True), (room + 1, False), (400, False)):
         prompt = [5] * length
         if fits:

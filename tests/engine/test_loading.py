@@ -82,8 +82,8 @@ def test_a_gguf_file_gives_what_its_directory_gives(checkpoint: str, tmp_path: P
     write_gguf(path, checkpoint)
     ours, theirs = LLM(config(str(path))), LLM(config(checkpoint))
     texts = [" e2e4", " d2d4", " O-O"]
-    prompt = theirs.tokenizer().encode(SYSTEM)
-    assert ours.tokenizer().encode(SYSTEM) == prompt
+    prompt = theirs.tokenizer.encode(SYSTEM)
+    assert ours.tokenizer.encode(SYSTEM) == prompt
     greedy = ChoiceParams(temperature=0)
     got, expected = (llm.choose([prompt], [texts], greedy)[0] for llm in (ours, theirs))
     assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
@@ -122,10 +122,10 @@ def test_the_familys_variants_agree_with_transformers(
 
     directory = str(make_checkpoint(tmp_path, **changes))
     llm = LLM(config(directory))
-    prompt = (llm.tokenizer().encode(SYSTEM) * 6)[:300]
+    prompt = (llm.tokenizer.encode(SYSTEM) * 6)[:300]
     reference = LlamaForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     choices = [" " + letter for letter in "abcdefgh"]
-    ids = [llm.tokenizer().encode_choice(text) for text in choices]
+    ids = [llm.tokenizer.encode_choice(text) for text in choices]
     with torch.inference_mode():
         logs = torch.log_softmax(reference(torch.tensor([prompt])).logits[0, -1].double(), dim=-1)
     single = [text for text, one in zip(choices, ids, strict=True) if len(one) == 1]
@@ -266,7 +266,7 @@ def test_chat_messages_use_the_models_template(copy: Path) -> None:
         template + "{% if add_generation_prompt %}[you]{% endif %}"
     )
     llm = LLM(config(str(copy)))
-    tokenizer = llm.tokenizer()
+    tokenizer = llm.tokenizer
     assert tokenizer.decode(tokenizer.apply_chat_template(messages)) == "[user] e2e4\n[you]"
     [ours], [text] = llm.generate([messages], GREEDY), llm.generate(["[user] e2e4\n[you]"], GREEDY)
     assert ours.token_ids == text.token_ids
