@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import chess
 
+from games.chess_reading import spellings
 from games.core import (
     Game,
     GameError,
     IllegalMove,
     InvalidFen,
     Outcome,
-    ParseFailure,
     ParseResult,
     PieceInfo,
     ascii_board,
 )
+from games.reading import read_reply
 
 # The bundled model is trained on this text; it must not change by a byte.
 RULES_TEXT = (
@@ -116,28 +117,15 @@ class ChessPosition:
             f"Chess has no notation {style!r}; choose one of {', '.join(GAME.notations)}."
         )
 
-    def parse(self, text: str) -> ParseResult:
-        token = text.strip()
-        if not token:
-            return ParseResult(text, failure=ParseFailure.EMPTY)
-        start = text.index(token)
-        span = (start, start + len(token))
-        if token.lower() == "resign":
-            return ParseResult(text, failure=ParseFailure.RESIGN, span=span)
-        try:
-            try:
-                move = self._board.parse_uci(token)
-            except chess.InvalidMoveError:
-                move = self._board.parse_san(token)
-        except chess.InvalidMoveError:
-            return ParseResult(text, failure=ParseFailure.UNPARSABLE)
-        except chess.AmbiguousMoveError:
-            return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
-        except chess.IllegalMoveError:
-            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
-        if not move:  # python-chess reads a null move from several spellings
-            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
-        return ParseResult(text, move=move.uci(), span=span)
+    def parse(self, text: str, truncated: bool = False) -> ParseResult:
+        legal, pieces = self.legal_moves(), self.pieces()
+        return read_reply(
+            text,
+            lambda plain: spellings(plain, legal, pieces),
+            rival=GAME.sides[1 - self.turn],
+            number=(self._board.fullmove_number, self.turn),
+            truncated=truncated,
+        )
 
     def ascii(self) -> str:
         return ascii_board(8, 8, self.pieces())

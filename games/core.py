@@ -163,8 +163,12 @@ class Position(Protocol):
         """
         ...
 
-    def parse(self, text: str) -> ParseResult:
-        """Read one move in any of `game.notations`."""
+    def parse(self, text: str, truncated: bool = False) -> ParseResult:
+        """Read the move out of a reply: in any of `game.notations` and other usual spellings, alone or in prose.
+
+        The last stated answer counts; nothing ambiguous or illegal is turned into a move. truncated: the
+        reply was cut off by a limit on its length.
+        """
         ...
 
     def ascii(self) -> str: ...

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from games.core import (
-    AmbiguousMove,
     Game,
     GameError,
-    IllegalMove,
     InvalidFen,
     Outcome,
-    ParseFailure,
     ParseResult,
     PieceInfo,
     ascii_board,
@@ -19,7 +16,9 @@ from games.janggi.board import Board
 from games.janggi.fen import letters_by_square
 from games.janggi.geometry import FILES, RANKS, VALUES
 from games.janggi.move import UCI
+from games.janggi.reading import spellings
 from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
+from games.reading import read_reply
 
 # The bundled model is trained on this text; it must not change by a byte.
 RULES_TEXT = (
@@ -116,23 +115,14 @@ class JanggiPosition:
         known = ", ".join(GAME.notations)
         raise GameError(f"Janggi has no notation {style!r}; choose one of {known}.")
 
-    def parse(self, text: str) -> ParseResult:
-        token = text.strip()
-        if not token:
-            return ParseResult(text, failure=ParseFailure.EMPTY)
-        start = text.index(token)
-        span = (start, start + len(token))
-        if token.lower() == "resign":
-            return ParseResult(text, failure=ParseFailure.RESIGN, span=span)
-        try:
-            move = notation.parse_any(self._board, token)
-        except AmbiguousMove:
-            return ParseResult(text, failure=ParseFailure.AMBIGUOUS, span=span)
-        except IllegalMove:
-            return ParseResult(text, failure=ParseFailure.ILLEGAL, span=span)
-        if move is None:
-            return ParseResult(text, failure=ParseFailure.UNPARSABLE)
-        return ParseResult(text, move=move.uci(), span=span)
+    def parse(self, text: str, truncated: bool = False) -> ParseResult:
+        legal, pieces = self.legal_moves(), self.pieces()
+        return read_reply(
+            text,
+            lambda plain: spellings(plain, legal, pieces),
+            rival=GAME.sides[1 - self.turn],
+            truncated=truncated,
+        )
 
     def ascii(self) -> str:
         return ascii_board(FILES, RANKS, self.pieces())

@@ -187,16 +187,16 @@ def test_parse(text: str, move: str) -> None:
     [
         (None, "", ParseFailure.EMPTY),
         (None, "  \n", ParseFailure.EMPTY),
-        (None, "I think e4", ParseFailure.UNPARSABLE),
+        (None, "I think so", ParseFailure.UNPARSABLE),
         (None, "e5", ParseFailure.ILLEGAL),
         (None, "e2e5", ParseFailure.ILLEGAL),
         (None, "O-O", ParseFailure.ILLEGAL),
         (None, "0000", ParseFailure.ILLEGAL),
-        (None, "--", ParseFailure.ILLEGAL),
+        (None, "--", ParseFailure.EMPTY),
         (None, "resign", ParseFailure.RESIGN),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Rd1", ParseFailure.AMBIGUOUS),
-        ("8/P6k/8/8/8/8/8/7K w - - 0 1", "a8", ParseFailure.ILLEGAL),
-        ("8/P6k/8/8/8/8/8/7K w - - 0 1", "a7a8", ParseFailure.ILLEGAL),
+        ("8/P6k/8/8/8/8/8/7K w - - 0 1", "a8", ParseFailure.AMBIGUOUS),
+        ("8/P6k/8/8/8/8/8/7K w - - 0 1", "a7a8", ParseFailure.AMBIGUOUS),
     ],
 )
 def test_parse_failures(fen: str | None, text: str, failure: ParseFailure) -> None:

@@ -181,7 +181,7 @@ def test_janggi_setups_start_the_game() -> None:
         ("a4a6", None, ParseFailure.ILLEGAL),
         ("Ra9", None, ParseFailure.ILLEGAL),
         ("H02-99", None, ParseFailure.ILLEGAL),
-        ("my move is a4a5", None, ParseFailure.UNPARSABLE),
+        ("my move is a4a5", "a4a5", None),
         ("Resign", None, ParseFailure.RESIGN),
     ],
 )

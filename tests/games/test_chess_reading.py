@@ -1,0 +1,252 @@
+"""What a language model may write, and what it means: chess."""
+
+import pytest
+
+import games
+from games.core import ParseFailure, Position
+
+START = games.get_game("chess").position()
+CASTLING = games.get_game("chess").position("r3k2r/pppq1ppp/8/8/8/8/PPPQ1PPP/R3K2R w KQkq - 0 1")
+PROMOTION = games.get_game("chess").position("3n4/4P1k1/8/8/8/8/1b4K1/R1B5 w - - 0 1")
+
+
+def check(position: Position, text: str, verdict: str) -> None:
+    """`verdict` is a move in UCI or the name of a failure."""
+    result = position.parse(text)
+    assert (result.move or result.failure) == verdict
+    assert result.text == text
+    if result.move:
+        assert result.failure is None and result.span is not None
+        first, last = result.span
+        assert position.parse(text[first:last]).move == result.move
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("e4", "e2e4"),
+        ("e2e4", "e2e4"),
+        ("e2-e4", "e2e4"),
+        ("e2 e4", "e2e4"),
+        ("E2E4", "e2e4"),
+        ("E4", "e2e4"),
+        ("1. e4", "e2e4"),
+        ("1.e4", "e2e4"),
+        ("e2 to e4", "e2e4"),
+        ("Nf3", "g1f3"),
+        ("nf3", "g1f3"),
+        ("NF3", "g1f3"),
+        ("♘f3", "g1f3"),
+        ("♞f3", "g1f3"),
+        ("Ngf3", "g1f3"),
+        ("Ng1f3", "g1f3"),
+        ("Ng1-f3", "g1f3"),
+        ("N1f3", "g1f3"),
+        ("Knight to f3", "g1f3"),
+        ("knight f3", "g1f3"),
+        ("knight from g1 to f3", "g1f3"),
+        ("pawn to e4", "e2e4"),
+        ("Pe4", "e2e4"),
+        ("♙e4", "e2e4"),
+        ("**e4**", "e2e4"),
+        ("`e4`", "e2e4"),
+        ("```\ne4\n```", "e2e4"),
+        ("```uci\ne2e4\n```", "e2e4"),
+        ('{"move": "e4"}', "e2e4"),
+        ('{"reasoning": "e4 or d4", "move": "d4"}', "d2d4"),
+        ('```json\n{"move": "Nf3"}\n```', "g1f3"),
+        ("e4!", "e2e4"),
+        ("e4!?", "e2e4"),
+        ("Nf3+", "g1f3"),
+        ("My move is e4.", "e2e4"),
+        ("I play e4", "e2e4"),
+        ("I'll play **Nf3**.", "g1f3"),
+        ("Answer: d4", "d2d4"),
+        ("I considered e4, but the answer is d4", "d2d4"),
+        ("I considered e4 and d4. I'll go with Nf3.", "g1f3"),
+        ("e4\n\nThis opens lines for Bf1 and Qd1.", "e2e4"),
+        ("Nf3 (controls e5)", "g1f3"),
+        ("Nf3, developing a knight and eyeing e5.", "g1f3"),
+        ("e4 d4 Nf3", "ambiguous"),
+        ("e4 or d4", "ambiguous"),
+        ("e4, d4", "ambiguous"),
+        ("", "empty"),
+        ("   \n", "empty"),
+        ("...", "empty"),
+        ("hello there", "unparsable"),
+        ("resign", "resign"),
+        ("I resign.", "resign"),
+        ("Answer: resign", "resign"),
+        ("I will not resign. e4", "e2e4"),
+        ("e5", "illegal"),
+        ("Ke2", "illegal"),
+        ("Qh5", "illegal"),
+        ("e7e5", "illegal"),
+        ("O-O", "illegal"),
+        ("<think>maybe d4</think>e4", "e2e4"),
+        ("<think>maybe d4", "truncated"),
+        ("<move>e4</move>", "e2e4"),
+        ("\\boxed{e4}", "e2e4"),
+        ("The opponent's last move was e5. My move: e4", "e2e4"),
+        ("Best move: Nc3", "b1c3"),
+        ("bestmove e2e4", "e2e4"),
+        ("bestmove e2e4 ponder e7e5", "e2e4"),
+        ("1. e4 e5 2. Nf3 Nc6", "e2e4"),
+        ("Actually, d4", "d2d4"),
+        ("e4\n\nWait, no.\n\nd4", "d2d4"),
+        ("e4\nd4", "ambiguous"),
+        ("- e4\n- d4\n- Nf3", "ambiguous"),
+        ("- e4", "e2e4"),
+        ("My move is e4. Hmm, d4 is stronger.\nFinal answer: d4", "d2d4"),
+        ("Move: Qh5", "illegal"),
+        ("I play Qh5, although Nf3 is legal", "illegal"),
+        ("White plays e4", "e2e4"),
+        (
+            "The position is rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
+            "unparsable",
+        ),
+        ("I want to control e4 and d4", "unparsable"),
+        ("I want to control e4", "unparsable"),
+        ("The knight on f3 is strong", "unparsable"),
+        ("e4 is my move", "e2e4"),
+        ("e4 is the best move", "e2e4"),
+        ("I choose: 1. e4", "e2e4"),
+        ("1... e5", "illegal"),
+        ("Final move: 'e2e4'", "e2e4"),
+        ('"e2e4"', "e2e4"),
+        (
+            "Sure! Here's my move:\n\n**Nf3**\n\nThis develops the knight and fights for e5 and d4.",
+            "g1f3",
+        ),
+        ("e4 e5", "ambiguous"),
+        ("I'd never play f3. e4!", "e2e4"),
+        ("Don't play f3; play e4", "e2e4"),
+        ("ｅ２ｅ４", "e2e4"),
+        ("e2–e4", "e2e4"),
+        ("e2→e4", "e2e4"),
+        ("e2->e4", "e2e4"),
+        ("My answer is not e4 but d4.", "d2d4"),
+        ("Legal moves: e4, d4, Nf3. I choose d4", "d2d4"),
+        ("move 1: e4", "e2e4"),
+        ("castle kingside", "illegal"),
+        ("I move my pawn from e2 to e4.", "e2e4"),
+        ("pawn e2 to e4", "e2e4"),
+        ("Move the knight to f3", "g1f3"),
+        ("제 수는 e2e4입니다", "e2e4"),
+        ("e2e4를 두겠습니다", "e2e4"),
+        ("a1a9", "unparsable"),
+        ("z9", "unparsable"),
+        ("e4.", "e2e4"),
+        ("(e4)", "e2e4"),
+        ("e4;", "e2e4"),
+        ("<e4>", "e2e4"),
+        ("[e4]", "e2e4"),
+        ("> e4", "e2e4"),
+        ("# e4", "e2e4"),
+        ("=> e4", "e2e4"),
+        ("e4\n\ne4", "e2e4"),
+        ('{"move": "e2e', "truncated"),
+        ("e2e4 is good but d2d4 is better", "ambiguous"),
+        ("If I play e4, then black plays e5. So I choose d4.", "d2d4"),
+        ("Should I resign? No. e4", "e2e4"),
+        ("the answer is: 'Nc3'", "b1c3"),
+    ],
+)
+def test_replies(text: str, verdict: str) -> None:
+    check(START, text, verdict)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("O-O", "e1g1"),
+        ("0-0", "e1g1"),
+        ("o-o", "e1g1"),
+        ("O-O-O", "e1c1"),
+        ("0-0-0", "e1c1"),
+        ("OO", "e1g1"),
+        ("OOO", "e1c1"),
+        ("e1g1", "e1g1"),
+        ("Kg1", "e1g1"),
+        ("Ke1-g1", "e1g1"),
+        ("castle kingside", "e1g1"),
+        ("castles queenside", "e1c1"),
+        ("I castle short.", "e1g1"),
+        ("I castle long", "e1c1"),
+        ("Castling kingside", "e1g1"),
+        ("kingside castling", "e1g1"),
+        ("e1h1", "e1g1"),
+        ("O–O", "e1g1"),
+        ("O-O+", "e1g1"),
+        ("**O-O**", "e1g1"),
+        ("King to g1", "e1g1"),
+        ("Ο-Ο", "e1g1"),
+        ("castle", "ambiguous"),
+        ("Qxd7+", "d2d7"),
+        ("Qd2xd7", "d2d7"),
+        ("Queen takes d7", "d2d7"),
+        ("queen captures the queen on d7", "d2d7"),
+        ("QxD7", "d2d7"),
+        ("Q:d7", "d2d7"),
+        ("Qd2:d7+", "d2d7"),
+        ("d2xd7", "d2d7"),
+        ("Rd1", "a1d1"),
+        ("Rf1", "h1f1"),
+    ],
+)
+def test_castling_and_captures(text: str, verdict: str) -> None:
+    check(CASTLING, text, verdict)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("e8=Q", "e7e8q"),
+        ("e8Q", "e7e8q"),
+        ("e8(Q)", "e7e8q"),
+        ("e8/Q", "e7e8q"),
+        ("e7e8q", "e7e8q"),
+        ("e7e8Q", "e7e8q"),
+        ("e7-e8=Q", "e7e8q"),
+        ("e7e8", "ambiguous"),
+        ("e8", "ambiguous"),
+        ("exd8=N", "e7d8n"),
+        ("e7xd8=N+", "e7d8n"),
+        ("exd8N", "e7d8n"),
+        ("e8=queen", "e7e8q"),
+        ("pawn to e8, promoting to a queen", "e7e8q"),
+        ("e8 promotes to rook", "e7e8r"),
+        ("e8 = Q", "e7e8q"),
+        ("e8=K", "ambiguous"),
+        ("e8=q+", "e7e8q"),
+        ("Bxb2", "c1b2"),
+        ("bxb2", "illegal"),
+    ],
+)
+def test_promotions(text: str, verdict: str) -> None:
+    check(PROMOTION, text, verdict)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("I think the best option would be to", ParseFailure.TRUNCATED),
+        ("e4", ParseFailure.TRUNCATED),  # e4 may have become e4e5
+        ("My move is e4. This", "e2e4"),
+        ("Nf3, since it attacks", "g1f3"),
+        ("e4 or d4? Let us", ParseFailure.TRUNCATED),
+        ("My move is Qh5. This", ParseFailure.TRUNCATED),
+        ("", ParseFailure.TRUNCATED),
+    ],
+)
+def test_a_reply_that_was_cut_off_is_not_called_illegal(text: str, verdict: str) -> None:
+    result = START.parse(text, truncated=True)
+    assert (result.move or result.failure) == verdict
+
+
+def test_numbers_say_whose_move_is_meant() -> None:
+    position = games.get_game("chess").position()
+    line = "1. e4 e5 2. Nf3 Nc6 3. Bb5"
+    for uci in ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5"):
+        assert position.parse(line).move == uci
+        position.push(uci)
