@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from games.core import IllegalMove, Outcome, ascii_board
-from games.janggi import ends, fen, movegen, notation
+from games.janggi import ends, fen, korean, movegen, notation
 from games.janggi.fen import Status
 from games.janggi.geometry import CHO, FILES, GENERAL, HAN, POINTS, RANKS, VALUES
 from games.janggi.move import MOVES, PASS_ALIASES, Move
@@ -107,6 +107,25 @@ class Board:
         Raises `IllegalMove`, or its kind `AmbiguousMove` if more than one legal move fits.
         """
         return notation.parse_san(self, text)
+
+    def korean(
+        self, move: Move, *, hanja: bool = False, side: bool = False, take: bool = False
+    ) -> str:
+        """A legal move in Korean notation: `79졸78`, `75상43병장군`, `한수쉼` for a pass.
+
+        With `hanja` the pieces are named in hanja (`75象43兵`), with `side` the mover's side stands
+        before his piece (`75楚象43兵`), with `take` 타 before what he captures (`75상43타병`). Raises
+        `IllegalMove`.
+        """
+        return korean.korean(self, self._checked(move), hanja=hanja, side=side, take=take)
+
+    def parse_korean(self, text: str) -> Move:
+        """Read Korean notation in any spelling of records: hangul or hanja, with or without the
+        side, what is captured and 장군.
+
+        Raises `IllegalMove`, also if another man stands on a point than the text says.
+        """
+        return korean.parse_korean(self, text)
 
     def parse_uci(self, uci: str) -> Move:
         """Read a legal move in UCI; `0000` and `@@@@` also mean a pass. Raises `IllegalMove`."""

@@ -112,6 +112,8 @@ class JanggiPosition:
             return notation.lan(self._board, move)
         if style == "janggi":
             return notation.digits(self._board, move)
+        if style == "korean":
+            return self._board.korean(move)
         known = ", ".join(GAME.notations)
         raise GameError(f"Janggi has no notation {style!r}; choose one of {known}.")
 
@@ -142,7 +144,7 @@ GAME = Game(
     start_fen=START_FEN,
     rule_sets=tuple(RULE_SETS),
     setups=SETUPS,
-    notations=("uci", "san", "lan", "janggi"),
+    notations=("uci", "san", "lan", "janggi", "korean"),
     pieces=PIECES,
     rules_text=RULES_TEXT,
     pgn_variant="Janggi",
