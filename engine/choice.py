@@ -8,6 +8,8 @@ need a row, and no terminator is scored.
 import hashlib
 import math
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,103 +19,128 @@ from engine.params import ChoiceParams
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
-_NO_PROBABILITY = (
-    1e-30  # stands for 0 where rounding leaves nothing, so that logarithms stay finite
-)
+_END = -1  # stands for a token in a branch of the trie that is being built
+# Stands for 0 where rounding leaves nothing, so that logarithms stay finite.
+_NO_PROBABILITY = 1e-30
 
 
 class ChoiceTree:
     """A trie over token ids. Inner nodes are numbered breadth first; number 0 is the root, the prompt's end.
 
+    Neither the numbers nor what is computed from them depend on the order of the choices, which are at least
+    one, none of them empty, no two of them alike.
+
     tokens, parents, depths: one per inner node (the root has token -1, parent -1 and depth 0).
     edge_rows, edge_tokens: the inner node an edge leaves, and its token; sorted by edge_rows.
     edge_nodes: the inner node an edge leads to, or -1 for a leaf.
-    choice_edges: per choice, its edges from the root on. stops: per choice, the inner node where it ends if it
-    is a prefix of another choice, else -1.
+    first_edges: where the edges of each inner node begin among all; one more for the end.
+    height: tokens of the longest choice.
     """
 
     def __init__(self, choices: Sequence[tuple[int, ...]]) -> None:
-        # One pass per depth: what a node holds is known when its row is numbered.
+        self.height = max(map(len, choices))
+        root: dict[int, Any] = {}  # by token: what is below it; by _END: the choice that ends here
+        for choice in sorted(range(len(choices)), key=choices.__getitem__):
+            branch = root
+            for token in choices[choice]:
+                below = branch.get(token)
+                if below is None:
+                    below = branch[token] = {}
+                branch = below
+            branch[_END] = choice
         tokens, parents, depths = [-1], [-1], [0]
         edge_rows: list[int] = []
         edge_tokens: list[int] = []
-        edge_nodes: list[int] = []
-        self.choice_edges: list[list[int]] = [[] for _ in choices]
-        self.stops = [-1] * len(choices)
-        level = {0: list(range(len(choices)))}
-        depth = 0
-        while level:
-            below: dict[int, list[int]] = {}
-            for node, members in level.items():
-                by_token: dict[int, list[int]] = {}
-                for member in members:
-                    if len(choices[member]) == depth:
-                        self.stops[member] = node
-                    else:
-                        by_token.setdefault(choices[member][depth], []).append(member)
-                for token, group in by_token.items():
-                    child = -1
-                    if len(group) > 1 or len(choices[group[0]]) > depth + 1:
-                        child = len(tokens)
-                        tokens.append(token)
-                        parents.append(node)
-                        depths.append(depth + 1)
-                        below[child] = group
-                    for member in group:
-                        self.choice_edges[member].append(len(edge_rows))
-                    edge_rows.append(node)
-                    edge_tokens.append(token)
-                    edge_nodes.append(child)
-            level = below
-            depth += 1
+        first_edges = [0]
+        self.edge_nodes: list[int] = []
+        self._leaves: list[int] = []  # of each edge, the choice that it completes, or -1
+        self._stops: dict[int, int] = {}  # by inner node, the choice that ends there
+        self._last = [0] * len(
+            choices
+        )  # of each choice, the last inner node that it passes or ends at
+        branches = [root]
+        for node, branch in enumerate(branches):
+            for token, below in branch.items():
+                if token == _END:
+                    self._stops[node] = below
+                    self._last[below] = node
+                    continue
+                edge_rows.append(node)
+                edge_tokens.append(token)
+                leaf = below.get(_END, -1) if len(below) == 1 else -1
+                self._leaves.append(leaf)
+                if leaf >= 0:
+                    self.edge_nodes.append(-1)
+                    self._last[leaf] = node
+                else:
+                    self.edge_nodes.append(len(tokens))
+                    tokens.append(token)
+                    parents.append(node)
+                    depths.append(depths[node] + 1)
+                    branches.append(below)
+            first_edges.append(len(edge_rows))
         self.tokens: Ids = np.array(tokens, dtype=np.int64)
         self.parents: Ids = np.array(parents, dtype=np.int64)
         self.depths: Ids = np.array(depths, dtype=np.int64)
         self.edge_rows: Ids = np.array(edge_rows, dtype=np.int64)
         self.edge_tokens: Ids = np.array(edge_tokens, dtype=np.int64)
-        self.edge_nodes = edge_nodes
-        self.first_edges: Ids = np.searchsorted(self.edge_rows, np.arange(len(tokens) + 1))
+        self.first_edges: Ids = np.array(first_edges, dtype=np.int64)
 
     @property
     def num_inner(self) -> int:
         return len(self.tokens)
 
     @property
-    def height(self) -> int:
-        """Tokens of the longest choice."""
-        return max(len(edges) for edges in self.choice_edges)
+    def num_choices(self) -> int:
+        return len(self._last)
 
     def ancestors(self) -> npt.NDArray[np.bool_]:
         """[inner, inner] mask: row i may see column j when j is i itself or above it (the root included)."""
         mask = np.eye(self.num_inner, dtype=np.bool_)
-        for node in range(1, self.num_inner):
-            mask[node] |= mask[self.parents[node]]
+        levels = np.searchsorted(self.depths, np.arange(1, self.height + 1)).tolist()
+        for first, last in pairwise(levels):
+            mask[first:last] |= mask[self.parents[first:last]]
         return mask
 
     def path(self, choice: int) -> list[int]:
-        """The inner nodes below the root that a choice passes or ends at."""
-        nodes = [self.edge_nodes[edge] for edge in self.choice_edges[choice]]
-        return [node for node in nodes if node >= 0]
+        """The inner nodes below the root that a choice passes or ends at, from the top down."""
+        nodes: list[int] = []
+        node = self._last[choice]
+        while node:
+            nodes.append(node)
+            node = int(self.parents[node])
+        return nodes[::-1]
 
     def edges_of(self, node: int) -> range:
         return range(int(self.first_edges[node]), int(self.first_edges[node + 1]))
 
     def stop_choice(self, node: int) -> int:
         """The choice that ends at an inner node, or -1."""
-        return self.stops.index(node) if node in self.stops else -1
+        return self._stops.get(node, -1)
 
     def leaf_choice(self, edge: int) -> int:
-        """The choice whose last edge is `edge`, which leads to a leaf."""
-        return next(i for i, edges in enumerate(self.choice_edges) if edges[-1] == edge)
+        """The choice whose last edge is `edge`, or -1 if that leads to an inner node."""
+        return self._leaves[edge]
 
     def log_probabilities(self, edge_logprobs: Floats) -> Floats:
         """Logarithm of the probability of each choice, from those of the edges' tokens given their rows."""
-        logs = edge_logprobs.tolist()
-        result = [sum(logs[edge] for edge in edges) for edges in self.choice_edges]
-        for choice, node in enumerate(self.stops):
+        reached = [0.0] * self.num_inner
+        result = [0.0] * self.num_choices
+        edges = zip(
+            self.edge_rows.tolist(),
+            self.edge_nodes,
+            self._leaves,
+            edge_logprobs.tolist(),
+            strict=True,
+        )
+        for row, node, leaf, logprob in edges:  # breadth first: what is above comes before
             if node >= 0:
-                edges = self.edges_of(node)
-                result[choice] += log_stop(edge_logprobs[edges.start : edges.stop])
+                reached[node] = reached[row] + logprob
+            else:
+                result[leaf] = reached[row] + logprob
+        for node, choice in self._stops.items():
+            below = self.edges_of(node)
+            result[choice] = reached[node] + log_stop(edge_logprobs[below.start : below.stop])
         return np.array(result)
 
 
@@ -137,31 +164,48 @@ def draw(logs: Floats, keys: Sequence[str], params: ChoiceParams, seed: int) -> 
     The noise of an option depends on the seed and its key alone (Gumbel's trick), so neither the order of
     the options nor anything else in the batch matters. Ties go to the smaller key.
     """
-    order = sorted(range(len(keys)), key=lambda i: (-logs[i], keys[i]))
-    if params.temperature == 0.0 or len(order) == 1:
-        return order[0]
-    scaled = [(float(logs[i]) - float(logs[order[0]])) / params.temperature for i in order]
+    values: list[float] = logs.tolist()
+    top = max(values)
+    if params.temperature == 0.0 or len(values) == 1:
+        return min((i for i, v in enumerate(values) if v == top), key=keys.__getitem__)
+    values = [(value - top) / params.temperature for value in values]
+    options: Sequence[int] = range(len(values))
     if params.top_p < 1.0 or params.min_p > 0.0:
-        weights = [math.exp(value) for value in scaled]
-        kept = sum(1 for weight in weights if weight >= params.min_p)
-        limit = params.top_p * sum(weights[:kept])
-        mass = 0.0
-        for position in range(kept):
-            mass += weights[position]
-            if mass >= limit:
-                kept = position + 1
-                break
-        order, scaled = order[:kept], scaled[:kept]
-    noisy = [value + gumbel(seed, keys[i]) for value, i in zip(scaled, order, strict=True)]
-    return order[max(range(len(order)), key=noisy.__getitem__)]
+        options = _cut(values, keys, params)
+    noise = gumbel_noise(seed, [keys[i] for i in options])
+    noisy = [values[i] + n for i, n in zip(options, noise, strict=True)]
+    return options[max(range(len(options)), key=noisy.__getitem__)]
 
 
-def gumbel(seed: int, key: str) -> float:
-    """A standard Gumbel variate that is a function of its arguments alone."""
-    return -math.log(-math.log(uniform(seed, key)))
+def _cut(values: list[float], keys: Sequence[str], params: ChoiceParams) -> list[int]:
+    """The options that min_p, then top_p leave, the likeliest first; `values` are logarithms whose top is 0."""
+    order = sorted(range(len(values)), key=lambda i: (-values[i], keys[i]))
+    weights = [weight for i in order if (weight := math.exp(values[i])) >= params.min_p]
+    limit = params.top_p * sum(weights)
+    mass = 0.0
+    for kept, weight in enumerate(weights, 1):
+        mass += weight
+        if mass >= limit:
+            return order[:kept]
+    return order[: len(weights)]
+
+
+def gumbel_noise(seed: int, keys: Sequence[str]) -> list[float]:
+    """For each key a standard Gumbel variate that is a function of the seed and the key alone."""
+    return [-math.log(-math.log(number)) for number in uniforms(seed, keys)]
 
 
 def uniform(seed: int, key: str) -> float:
     """A number in (0, 1) that is a function of its arguments alone."""
-    digest = hashlib.blake2b(f"{seed}\0{key}".encode(), digest_size=8).digest()
-    return ((int.from_bytes(digest, "big") >> 11) + 0.5) / (1 << 53)
+    return uniforms(seed, (key,))[0]
+
+
+def uniforms(seed: int, keys: Sequence[str]) -> list[float]:
+    """`uniform` of many keys."""
+    start = hashlib.blake2b(f"{seed}\0".encode(), digest_size=8)
+    numbers = []
+    for key in keys:
+        state = start.copy()
+        state.update(key.encode())
+        numbers.append(((int.from_bytes(state.digest(), "big") >> 11) + 0.5) * 2.0**-53)
+    return numbers

@@ -159,7 +159,8 @@ def test_only_inner_nodes_get_rows() -> None:
     tree = ChoiceTree([(1, 2, 3), (1, 2, 4), (1, 2), (5,)])
     assert tree.num_inner == 3  # the root, (1,) and (1, 2)
     assert tree.height == 3
-    assert tree.stops == [-1, -1, 2, -1]
+    assert [tree.stop_choice(node) for node in range(3)] == [-1, -1, 2]
+    assert [tree.leaf_choice(edge) for edge in range(5)] == [-1, 3, -1, 0, 1]
     assert [tree.path(choice) for choice in range(4)] == [[1, 2], [1, 2], [1, 2], []]
     assert tree.ancestors().tolist() == [[True, False, False], [True, True, False], [True] * 3]
     edges = np.log(np.array([0.6, 0.3, 0.9, 0.2, 0.5]))  # 1, 5, then 2, then 3 and 4

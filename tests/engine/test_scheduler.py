@@ -90,7 +90,7 @@ class Pretended:
             self.scheduler.finish(request)
         else:
             tree = request.task.tree
-            self.scheduler.finish(request, tree.path(rng.randrange(len(tree.choice_edges))))
+            self.scheduler.finish(request, tree.path(rng.randrange(tree.num_choices)))
         self.finished.append(request)
 
     def run(self, rng: random.Random, limit: int = 10_000) -> int:
