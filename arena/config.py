@@ -63,10 +63,21 @@ class _Agent(_Model):
 
 
 class LlmAgent(_Agent):
-    """A language model that picks among the legal moves in one pass (`mode = "choose"`)."""
+    """A language model.
+
+    mode "choose" picks among the legal moves in one pass; "think" writes up to `max_tokens` first; "free"
+    writes its move, which is read from the text, and may be asked `retries` times more.
+    """
 
     type: Literal["llm"] = "llm"
-    mode: Literal["choose"] = "choose"
+    mode: Literal["choose", "think", "free"] = "choose"
+    notation: str | None = (
+        None  # of the game's notations; None is the first, which the bundled model was trained on
+    )
+    show_position: bool = False  # a FEN and a text board after the moves
+    show_legal_moves: bool = False
+    max_tokens: int = Field(default=256, ge=1)  # of a thought or a free reply
+    retries: int = Field(default=2, ge=0)
     scoring: Literal["likelihood", "masked"] = "likelihood"
     strength: Literal["beginner", "novice", "club", "expert", "master"] = "club"
     style: str = Field(default="", max_length=500)
@@ -199,6 +210,11 @@ class TournamentConfig(_Model):
     @model_validator(mode="after")
     def _start_is_playable(self) -> TournamentConfig:
         start = games.get_game(self.game).position(self.start_fen, self.rules, self.setup)
+        for index, agent in enumerate(() if isinstance(self.agents, int) else self.agents):
+            notation = getattr(agent, "notation", None)
+            if notation is not None and notation not in start.game.notations:
+                known = ", ".join(start.game.notations)
+                raise ValueError(f"agents[{index}].notation is {notation!r}; choose one of {known}")
         if outcome := start.outcome():
             raise ValueError(f"the game is already over at start_fen ({outcome.reason})")
         return self

@@ -23,6 +23,8 @@ _TERMINATIONS = {
     Termination.NORMAL: "normal",
     Termination.PLY_LIMIT: "adjudication",
     Termination.ILLEGAL_MOVE: "rules infraction",
+    Termination.NO_MOVE: "rules infraction",
+    Termination.RESIGNATION: "normal",
     Termination.TIMEOUT: "time forfeit",
     Termination.CRASH: "abandoned",
     None: "unterminated",

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import games
-from arena.agents.base import Agent, GameView, InfrastructureError
+from arena.agents.base import Agent, GameView, InfrastructureError, NoMove, Resigned
 from arena.types import GameResult, GameSpec, GameStarted, MoveChoice, MoveRecord, Termination
 
 # An agent that is called off gets this long to clean up; then the game ends without it.
@@ -86,6 +86,16 @@ async def play(
                 return
             except InfrastructureError as error:
                 yield result(Termination.INFRASTRUCTURE, str(error))
+                return
+            except Resigned:
+                resigned = f"{game.sides[side]} resigned"
+                yield result(Termination.RESIGNATION, resigned, winner=1 - side)
+                return
+            except NoMove as error:
+                kind = Termination.NO_MOVE
+                if error.failure is games.ParseFailure.ILLEGAL:
+                    kind = Termination.ILLEGAL_MOVE
+                yield result(kind, error.reason, winner=1 - side)
                 return
             except Exception as error:
                 crash = f"{type(error).__name__}: {error}"

@@ -19,6 +19,8 @@ class Termination(StrEnum):
     NORMAL = "normal"  # by the rules of the game; `GameResult.reason` names the rule
     PLY_LIMIT = "ply_limit"  # adjudicated at `max_plies`
     ILLEGAL_MOVE = "illegal_move"  # the mover loses
+    NO_MOVE = "no_move"  # the mover's replies named no move that could be read, and it loses
+    RESIGNATION = "resignation"
     TIMEOUT = "timeout"  # the mover loses on time
     CRASH = "crash"  # the mover's agent failed by its own fault and loses
     INFRASTRUCTURE = "infrastructure"  # nobody's fault: the game is void and is played again

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from engine.config import EngineConfig
@@ -45,6 +46,14 @@ class TextStream:
         assert isinstance(event, TextOutput)
         self.output = event
         return await self.__anext__()  # the generator ends here
+
+    async def whole(self) -> TextOutput:
+        """Wait for the end and return all of it."""
+        async with aclosing(self):
+            async for _ in self:
+                pass
+        assert self.output is not None
+        return self.output
 
     async def aclose(self) -> None:
         """Give the rest up; the request is aborted."""

@@ -19,15 +19,31 @@ from games.core import (
 )
 from games.reading import read_reply
 
-# The bundled model is trained on this text; it must not change by a byte.
-RULES_TEXT = (
-    "You play chess in a tournament. White and Black move in turn; White moves first. A "
-    "move is written as the square a piece leaves and the square it goes to, like e2e4; "
-    "castling is the king's move, like e1g1; a promotion adds the new piece, like e7e8q. "
-    "Checkmate wins. Stalemate, the same position three times, fifty moves without a "
-    "capture or pawn move, and too little material are draws. Answer with one legal move "
-    "in this notation and nothing else."
-)
+_NOTATIONS = {
+    "uci": (
+        "as the square a piece leaves and the square it goes to, like e2e4; castling is the king's "
+        "move, like e1g1; a promotion adds the new piece, like e7e8q"
+    ),
+    "san": (
+        "in standard algebraic notation, like e4, Nf3 or exd5; castling is O-O or O-O-O; a "
+        "promotion adds the new piece, like e8=Q"
+    ),
+    "lan": (
+        "in long algebraic notation, like e2-e4, Ng1-f3 or e4xd5; castling is O-O or O-O-O; a "
+        "promotion adds the new piece, like e7-e8=Q"
+    ),
+}
+
+
+def describe(rules: str, notation: str) -> str:
+    """The rules as language models are told them; the bundled model was trained on those with `uci`."""
+    return (
+        "You play chess in a tournament. White and Black move in turn; White moves first. A "
+        f"move is written {_NOTATIONS[notation]}. "
+        "Checkmate wins. Stalemate, the same position three times, fifty moves without a "
+        "capture or pawn move, and too little material are draws."
+    )
+
 
 PIECES = (
     PieceInfo("P", "pawn", 1.0, ("♙", "♟")),
@@ -113,6 +129,8 @@ class ChessPosition:
             return move.uci()
         if style == "san":
             return self._board.san(move)
+        if style == "lan":
+            return self._board.lan(move)
         raise GameError(
             f"Chess has no notation {style!r}; choose one of {', '.join(GAME.notations)}."
         )
@@ -174,9 +192,9 @@ GAME = Game(
     start_fen=chess.STARTING_FEN,
     rule_sets=("standard",),
     setups=(),
-    notations=("uci", "san"),
+    notations=tuple(_NOTATIONS),
     pieces=PIECES,
-    rules_text=RULES_TEXT,
     pgn_variant=None,
     factory=ChessPosition,
+    describe=describe,
 )

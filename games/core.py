@@ -194,9 +194,15 @@ class Game:
     setups: tuple[str, ...]  # names of the starting arrangements, empty if there is only one
     notations: tuple[str, ...]  # the first is the default
     pieces: tuple[PieceInfo, ...]
-    rules_text: str  # as language models are told them
     pgn_variant: str | None  # the PGN tag `Variant`, None for chess
     factory: Callable[[str | None, str, str | None], Position] = field(repr=False, compare=False)
+    describe: Callable[[str, str], str] = field(repr=False, compare=False)
+
+    def rules_text(self, rules: str | None = None, notation: str | None = None) -> str:
+        """The rules and the notation as language models are told them. Raises `UnknownRules` and `GameError`."""
+        self._check_rules(rules := rules or self.rule_sets[0])
+        self._check_notation(notation := notation or self.notations[0])
+        return self.describe(rules, notation)
 
     def position(
         self, fen: str | None = None, rules: str | None = None, setup: str | None = None
@@ -208,15 +214,23 @@ class Game:
         """
         if rules is None:
             rules = self.rule_sets[0]
-        if rules not in self.rule_sets:
-            known = ", ".join(self.rule_sets)
-            raise UnknownRules(f"{self.title} has no rule set {rules!r}; choose one of {known}.")
+        self._check_rules(rules)
         if setup is not None and setup not in self.setups:
             known = ", ".join(self.setups) or "none: leave it out"
             raise UnknownSetup(f"{self.title} has no setup {setup!r}; known setups: {known}.")
         if setup is not None and fen is not None:
             raise GameError("Give a FEN or a setup, not both.")
         return self.factory(fen, rules, setup)
+
+    def _check_rules(self, rules: str) -> None:
+        if rules not in self.rule_sets:
+            known = ", ".join(self.rule_sets)
+            raise UnknownRules(f"{self.title} has no rule set {rules!r}; choose one of {known}.")
+
+    def _check_notation(self, notation: str) -> None:
+        if notation not in self.notations:
+            known = ", ".join(self.notations)
+            raise GameError(f"{self.title} has no notation {notation!r}; choose one of {known}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-able values, for the browser."""
@@ -236,7 +250,7 @@ class Game:
                 {"letter": p.letter, "name": p.name, "value": p.value, "glyphs": list(p.glyphs)}
                 for p in self.pieces
             ],
-            "rules_text": self.rules_text,
+            "rules_text": self.rules_text(),
             "pgn_variant": self.pgn_variant,
         }
 

@@ -105,7 +105,7 @@ def train_tokenizer(records: list[Record]) -> Tokenizer:
             for strength in STRENGTHS:
                 setup = game.setups[0] if game.setups else None
                 corpus.append(
-                    prompt_text(game.rules_text, agent.name, strength, agent.style, setup, [])
+                    prompt_text(system_text(game), agent.name, strength, agent.style, setup, [])
                 )
     corpus += ["".join(move_text(m) for m in r.moves) for r in records[:2000]]
     tokenizer.train_from_iterator(corpus, trainer)
@@ -127,7 +127,7 @@ class Sequences:
 
     def rules(self, game: str) -> list[int]:
         """The layer that all sequences of a game share."""
-        return self.ids(system_text(games.get_game(game).rules_text))
+        return self.ids(system_text(games.get_game(game)))
 
     def build(self, record: Record, rng: random.Random) -> tuple[list[int], list[int]]:
         """Ids and labels after the rules, as one side sees the game (both sides if equally strong)."""

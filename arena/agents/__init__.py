@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from arena import config as cfg
 from arena.agents.alphabeta import AlphaBetaPlayer
-from arena.agents.base import Agent, EngineClient, GameView, InfrastructureError
+from arena.agents.base import (
+    Agent,
+    EngineClient,
+    GameView,
+    InfrastructureError,
+    NoMove,
+    Resigned,
+)
 from arena.agents.bots import GreedyPlayer, RandomPlayer
 from arena.agents.llm import LlmPlayer, check_context
 from arena.types import GameSpec
@@ -37,6 +44,8 @@ __all__ = [
     "EngineClient",
     "GameView",
     "InfrastructureError",
+    "NoMove",
+    "Resigned",
     "build_agent",
     "check_context",
 ]

@@ -10,11 +10,25 @@ from typing import Protocol
 import games
 from arena import keys
 from arena.types import GameSpec, MoveChoice
-from engine import ChoiceOutput, ChoiceParams, Tokenizer
+from engine import ChoiceOutput, ChoiceParams, SamplingParams, TextOutput, Tokenizer
 
 
 class InfrastructureError(RuntimeError):
     """Something below the agents failed (engine, actor, network): the game is void."""
+
+
+class Resigned(Exception):
+    """The agent gives the game up."""
+
+
+class NoMove(Exception):
+    """The agent's replies gave no legal move, as often as it was asked; `failure` says what the last one was."""
+
+    def __init__(self, failure: games.ParseFailure, replies: int, reply: str) -> None:
+        super().__init__(failure, replies, reply)
+        self.failure = failure
+        count = "one reply" if replies == 1 else f"{replies} replies"
+        self.reason = f"no legal move in {count}; the last was {failure}: {reply!r}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,11 @@ class Agent(Protocol):
     """One side of one game."""
 
     async def move(self, view: GameView) -> MoveChoice:
-        """The answer. May raise `InfrastructureError`; any other exception loses the game."""
+        """The answer.
+
+        May raise `InfrastructureError`, which voids the game; `Resigned`, `NoMove` and any other
+        exception lose it.
+        """
         ...
 
     async def close(self) -> None:
@@ -64,4 +82,10 @@ class EngineClient(Protocol):
         self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
     ) -> ChoiceOutput:
         """As `engine.AsyncLLM.choose`; aborts the request when the awaiting task is cancelled."""
+        ...
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, *, request_id: str
+    ) -> TextOutput:
+        """The whole of what `engine.AsyncLLM.generate` writes; aborts likewise."""
         ...

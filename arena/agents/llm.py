@@ -1,52 +1,94 @@
-"""A language model at the board: keeps the game as token ids, and the engine draws a legal move."""
+"""A language model at the board: chooses among the legal moves, thinks before it does, or writes its move freely."""
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from dataclasses import replace
+from typing import TypeVar
 
-import games
 from arena import config as cfg
-from arena.agents.base import EngineClient, GameView, InfrastructureError
+from arena import prompts
+from arena.agents.base import EngineClient, GameView, InfrastructureError, NoMove, Resigned
+from arena.agents.transcript import Transcript
 from arena.config import ConfigError
-from arena.prompts import move_text, persona_text, start_text, system_text
 from arena.types import GameSpec, MoveChoice
-from engine import BoundaryMerge, ChoiceOutput, ChoiceParams, NoChoices, PromptTooLong
+from engine import (
+    BoundaryMerge,
+    ChoiceOutput,
+    ChoiceParams,
+    NoChoices,
+    PromptTooLong,
+    RequestMetrics,
+    SamplingParams,
+)
+from games import ParseFailure
 
-MAX_MOVE_TOKENS = 16  # the longest move has 6 characters after its space, at most a few tokens each
+MAX_MOVE_TOKENS = 16  # the longest move has 8 characters after its space, at most a few tokens each
 ROOM_TOKENS = 256  # for a position as FEN (at most about 100 characters) and the last moves
-KEPT_PLIES = 16  # of the transcript, when it has to be restarted
+POSITION_TOKENS = 512  # for a FEN and a text board
+LEGAL_TOKENS = 768  # for the legal moves of a ply
+ASKING_TOKENS = 64  # for the words between the parts of a prompt
+EXCERPT = 80  # characters of a reply that a game's reason quotes
+
+Output = TypeVar("Output")
 
 
 class LlmPlayer:
-    """Mode `choose`: one request a move, always a legal one.
+    """One side of one game, in one of three modes.
 
-    The prompt is rules / persona / start / moves. Each layer and each move is turned into tokens
-    once, by itself, so that a ply only ever adds tokens at the end. When the context is full, the
-    transcript starts again from a position some plies ago; that depends on the moves alone, so
-    that a resumed game has the same transcript.
+    `choose`: one request a move, always a legal one. `think`: a text first, which is recorded, then the
+    choice. `free`: a text that is read for its move; replies without a legal move are asked for again
+    `retries` times, and then the game is lost.
     """
 
     def __init__(self, config: cfg.LlmAgent, spec: GameSpec, engine: EngineClient) -> None:
         self._config = config
         self._engine = engine
         self._tag = secrets.token_hex(4)  # a game that is played again must not reuse request ids
-        self._limit = engine.max_model_len - MAX_MOVE_TOKENS
-        self._persona = _persona_ids(config, spec, engine)
-        self._ids = [*self._persona, *_encode(engine, start_text(_start(spec)))]
-        self._count = 0  # moves that the transcript covers
-        self._restarted_at = 0  # the number of moves at the last restart, 0 before the first
-        if len(self._ids) + ROOM_TOKENS > engine.max_model_len:
+        room = _room(config)
+        self._transcript = Transcript(config, spec, engine, engine.max_model_len - room)
+        taken = len(self._transcript.ids)
+        if taken + ROOM_TOKENS + room - MAX_MOVE_TOKENS > engine.max_model_len:
             raise ConfigError(
-                f"The prompt of {config.name} for {spec.game} takes {len(self._ids)} tokens and a "
-                f"game {ROOM_TOKENS} more, but the model's context is {engine.max_model_len}; "
-                "raise max_model_len or take another model."
+                f"The prompt of {config.name} for {spec.game} takes {taken} tokens and a game "
+                f"{ROOM_TOKENS + room - MAX_MOVE_TOKENS} more, but the model's context is "
+                f"{engine.max_model_len}; raise max_model_len or take another model."
             )
 
     async def move(self, view: GameView) -> MoveChoice:
-        self._follow(view)
+        self._transcript.follow(view)
+        if self._config.mode == "free":
+            choice = await self._write(view)
+        else:
+            choice = await self._choose(view)
+        restarted = self._transcript.restarted_at > max(view.ply - 2, 0)
+        return replace(choice, prompt_restarted=restarted)
+
+    async def close(self) -> None:
+        pass
+
+    async def _choose(self, view: GameView) -> MoveChoice:
         config = self._config
+        shown = self._shown(view)
+        ids = (
+            [*self._transcript.ids, *self._transcript.encode(shown)]
+            if shown
+            else self._transcript.ids
+        )
+        thoughts = None
+        if config.mode == "think":
+            ids = [*ids, *self._transcript.encode(prompts.THOUGHTS)]
+            text = await self._ask(
+                self._engine.generate(
+                    ids, self._sampling(view, "thoughts"), request_id=self._id(view, "thoughts")
+                )
+            )
+            ids = [*ids, *text.token_ids]
+            thoughts = text.text.strip()
+        if shown or thoughts is not None:
+            ids = [*ids, *self._transcript.encode(prompts.ANSWER)]
         params = ChoiceParams(
             scoring=config.scoring,
             temperature=config.temperature,
@@ -54,49 +96,62 @@ class LlmPlayer:
             min_p=config.min_p,
             seed=view.key("choice"),
         )
-        try:
-            output = await self._engine.choose(
-                self._ids,
-                [move_text(move) for move in view.legal_moves],
-                params,
-                request_id=f"{view.spec.run_id}/{view.spec.number}/{view.ply}/{self._tag}",
+        texts = [prompts.move_text(move) for move in self._transcript.shown(list(view.legal_moves))]
+        output = await self._ask(
+            self._engine.choose(ids, texts, params, request_id=self._id(view, "choice"))
+        )
+        return replace(_choice(output, view), thoughts=thoughts)
+
+    async def _write(self, view: GameView) -> MoveChoice:
+        ids = list(self._transcript.ids)
+        ids += self._transcript.encode(self._shown(view) + prompts.REPLY)
+        failure, reply = ParseFailure.EMPTY, ""
+        for attempt in range(self._config.retries + 1):
+            purpose = f"reply {attempt}"
+            output = await self._ask(
+                self._engine.generate(
+                    ids, self._sampling(view, purpose), request_id=self._id(view, purpose)
+                )
             )
+            reply = output.text
+            read = view.position.parse(reply, truncated=output.finish_reason == "length")
+            if read.move is not None:
+                return _timed(MoveChoice(read.move, thoughts=reply.strip()), output.metrics)
+            failure = read.failure or ParseFailure.UNPARSABLE
+            if failure is ParseFailure.RESIGN:
+                raise Resigned
+            excerpt = reply.strip()[-EXCERPT:]
+            ids += self._transcript.encode(prompts.retry_text(excerpt, failure))
+        raise NoMove(failure, self._config.retries + 1, reply.strip()[-EXCERPT:])
+
+    def _shown(self, view: GameView) -> str:
+        config, position = self._config, view.position
+        legal = self._transcript.shown(list(view.legal_moves)) if config.show_legal_moves else []
+        fen, board = (position.fen(), position.ascii()) if config.show_position else ("", "")
+        return prompts.shown_text(fen, board, legal)
+
+    def _sampling(self, view: GameView, purpose: str) -> SamplingParams:
+        config = self._config
+        return SamplingParams(
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            min_p=config.min_p,
+            seed=view.key(purpose),
+            stop=("\n\n",) if config.mode == "think" else (),
+        )
+
+    def _id(self, view: GameView, purpose: str) -> str:
+        return f"{view.spec.run_id}/{view.spec.number}/{view.ply}/{purpose}/{self._tag}"
+
+    @staticmethod
+    async def _ask(answer: Awaitable[Output]) -> Output:
+        try:
+            return await answer
         except (BoundaryMerge, NoChoices, PromptTooLong, InfrastructureError):
             raise  # the first three: this agent asked for something impossible
         except Exception as error:
             raise InfrastructureError(f"{type(error).__name__}: {error}") from error
-        return _choice(output, view, restarted=self._restarted_at > max(view.ply - 2, 0))
-
-    async def close(self) -> None:
-        pass
-
-    def _follow(self, view: GameView) -> None:
-        """Append the moves that are new since the last call, minding the limit after each one."""
-        for move in view.moves[self._count :]:
-            self._ids = [*self._ids, *_encode(self._engine, move_text(move))]
-            self._count += 1
-            if len(self._ids) > self._limit:
-                self._restart(view)
-
-    def _restart(self, view: GameView) -> None:
-        """Start from the position `KEPT_PLIES` ago, or less where that takes over half the room."""
-        kept = min(KEPT_PLIES, self._count)
-        ids = self._from(view, self._count - kept)
-        while kept and len(ids) > (len(self._persona) + self._limit) // 2:
-            kept //= 2
-            ids = self._from(view, self._count - kept)
-        self._ids = ids
-        self._restarted_at = self._count
-
-    def _from(self, view: GameView, ply: int) -> list[int]:
-        """The prompt with a transcript that begins at `ply`."""
-        position = view.position.copy()
-        while position.ply > ply:
-            position.pop()
-        ids = [*self._persona, *_encode(self._engine, start_text(position.fen()))]
-        for move in view.moves[ply : self._count]:
-            ids += _encode(self._engine, move_text(move))
-        return ids
 
 
 def check_context(specs: Iterable[GameSpec], engine: EngineClient) -> None:
@@ -109,24 +164,19 @@ def check_context(specs: Iterable[GameSpec], engine: EngineClient) -> None:
                 LlmPlayer(config, spec, engine)
 
 
-def _encode(engine: EngineClient, text: str) -> tuple[int, ...]:
-    return engine.tokenizer.encode_choice(text)
+def _room(config: cfg.LlmAgent) -> int:
+    """Tokens of a prompt and its answer besides the transcript."""
+    room = MAX_MOVE_TOKENS
+    room += POSITION_TOKENS * config.show_position + LEGAL_TOKENS * config.show_legal_moves
+    if config.mode == "choose":
+        return room + ASKING_TOKENS * (room > MAX_MOVE_TOKENS)
+    if config.mode == "think":
+        return room + ASKING_TOKENS + config.max_tokens
+    again = config.retries * (ASKING_TOKENS + EXCERPT)  # a character is at most a few tokens
+    return room + ASKING_TOKENS + again + config.max_tokens
 
 
-def _persona_ids(config: cfg.LlmAgent, spec: GameSpec, engine: EngineClient) -> list[int]:
-    rules = system_text(games.get_game(spec.game).rules_text)
-    persona = persona_text(config.name, config.strength, config.style)
-    return [*engine.tokenizer.encode_prompt(rules), *_encode(engine, persona)]
-
-
-def _start(spec: GameSpec) -> str | None:
-    """The setup's name or the FEN; None at the game's own start."""
-    game = games.get_game(spec.game)
-    fen = game.position(spec.start_fen, spec.rules, spec.setup).start_fen
-    return None if fen == game.start_fen else spec.setup or fen
-
-
-def _choice(output: ChoiceOutput, view: GameView, restarted: bool) -> MoveChoice:
+def _choice(output: ChoiceOutput, view: GameView) -> MoveChoice:
     move = view.legal_moves[output.index]
     distribution = {}
     if output.logprobs is not None:
@@ -135,17 +185,23 @@ def _choice(output: ChoiceOutput, view: GameView, restarted: bool) -> MoveChoice
         }
         ranked = sorted(shares.items(), key=lambda item: -item[1])
         distribution = {m: share for m, share in ranked if share > 0 or m == move}
-    return MoveChoice(
+    choice = MoveChoice(
         uci=move,
         logprob=output.logprob,
         legal_mass=output.legal_mass,
         entropy=output.entropy,
         distribution=distribution,
-        queue_s=output.metrics.queue_s,
-        prefill_s=output.metrics.prefill_s,
-        decode_s=output.metrics.decode_s,
-        prompt_tokens=output.metrics.prompt_tokens,
-        cached_tokens=output.metrics.cached_tokens,
-        scored_rows=output.metrics.scored_rows,
-        prompt_restarted=restarted,
+    )
+    return _timed(choice, output.metrics)
+
+
+def _timed(choice: MoveChoice, metrics: RequestMetrics) -> MoveChoice:
+    return replace(
+        choice,
+        queue_s=metrics.queue_s,
+        prefill_s=metrics.prefill_s,
+        decode_s=metrics.decode_s,
+        prompt_tokens=metrics.prompt_tokens,
+        cached_tokens=metrics.cached_tokens,
+        scored_rows=metrics.scored_rows,
     )

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from arena.agents import check_context
 from arena.runtime import GameEvent, play_game
 from arena.types import GameSpec
-from engine import ChoiceOutput, ChoiceParams, EngineConfig, Tokenizer
+from engine import (
+    ChoiceOutput,
+    ChoiceParams,
+    EngineConfig,
+    SamplingParams,
+    TextOutput,
+    Tokenizer,
+)
 
 if TYPE_CHECKING:  # importing it imports torch, which a tournament of bots does without
     from engine import AsyncLLM
@@ -35,6 +42,11 @@ class LocalEngine:
         self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
     ) -> ChoiceOutput:
         return await self.llm.choose(prompt, choices, params, request_id=request_id)
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, *, request_id: str
+    ) -> TextOutput:
+        return await self.llm.generate(prompt, params, request_id=request_id).whole()
 
 
 class LocalRuntime:

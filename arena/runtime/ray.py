@@ -12,10 +12,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 # Ray reads this when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -26,7 +26,15 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from arena.agents import InfrastructureError, check_context
 from arena.runtime import GameEvent, RuntimeStartError, play_game
 from arena.types import GameSpec
-from engine import ChoiceOutput, ChoiceParams, EngineConfig, EngineError, Tokenizer
+from engine import (
+    ChoiceOutput,
+    ChoiceParams,
+    EngineConfig,
+    EngineError,
+    SamplingParams,
+    TextOutput,
+    Tokenizer,
+)
 
 if TYPE_CHECKING:  # importing it imports torch, which only the engine's process needs
     from engine import AsyncLLM
@@ -43,6 +51,8 @@ STATS_S = (
     5.0  # an engine that does not answer within this is not asked again before the next sample
 )
 MAX_LOCAL_WORKERS = 8
+
+Output = TypeVar("Output")
 
 
 @dataclass(frozen=True)
@@ -73,10 +83,22 @@ class EngineActor:
     async def choose(
         self, prompt: list[int], choices: list[str], params: ChoiceParams, request_id: str
     ) -> ChoiceOutput:
+        return await self._answer(
+            lambda llm: llm.choose(prompt, choices, params, request_id=request_id)
+        )
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, request_id: str
+    ) -> TextOutput:
+        return await self._answer(
+            lambda llm: llm.generate(prompt, params, request_id=request_id).whole()
+        )
+
+    async def _answer(self, ask: Callable[[AsyncLLM], Awaitable[Output]]) -> Output:
         llm = await self._loaded()
         async with self._slots:
             try:
-                return await llm.choose(prompt, choices, params, request_id=request_id)
+                return await ask(llm)
             except EngineError as error:
                 if type(error) is EngineError and self._llm is llm:
                     self._llm = None  # it stopped by a defect of its own; the next request loads it
@@ -118,15 +140,28 @@ class RayEngine:
     async def choose(
         self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
     ) -> ChoiceOutput:
-        answer = self._actor.choose.remote(prompt, list(choices), params, request_id)
+        output: ChoiceOutput = await self._wait(
+            self._actor.choose.remote(prompt, list(choices), params, request_id)
+        )
+        return output
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, *, request_id: str
+    ) -> TextOutput:
+        output: TextOutput = await self._wait(
+            self._actor.generate.remote(prompt, params, request_id)
+        )
+        return output
+
+    @staticmethod
+    async def _wait(answer: Any) -> Any:
         try:
-            output: ChoiceOutput = await answer
+            return await answer
         except asyncio.CancelledError:
             ray.cancel(answer)
             raise
         except RayError as error:
             raise _cause(error) from None
-        return output
 
 
 class MatchActor:

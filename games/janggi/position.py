@@ -13,24 +13,13 @@ from games.core import (
 )
 from games.janggi import ends, notation
 from games.janggi.board import Board
+from games.janggi.describe import NOTATIONS, describe
 from games.janggi.fen import letters_by_square
 from games.janggi.geometry import FILES, RANKS, VALUES
 from games.janggi.move import UCI
 from games.janggi.reading import spellings
 from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
 from games.reading import read_reply
-
-# The bundled model is trained on this text; it must not change by a byte.
-RULES_TEXT = (
-    "You play janggi, Korean chess, in a tournament. Cho and Han move in turn; Cho moves "
-    "first. The board has files a to i and ranks 1 to 10. A move is written as the point "
-    "a piece leaves and the point it goes to, like a4a5; a pass is the general's own "
-    "point twice, like e2e2. Checkmate wins. When the generals face each other and the "
-    "side to move passes, when both sides pass, when a position comes three times, or "
-    "after a hundred plies without a capture, the points decide: chariot 13, cannon 7, "
-    "horse 5, elephant 3, guard 3, soldier 2, and Han has 1.5 more. Answer with one legal"
-    " move in this notation and nothing else."
-)
 
 PIECES = (
     PieceInfo("K", "general", VALUES[1], ("楚", "漢")),
@@ -144,9 +133,9 @@ GAME = Game(
     start_fen=START_FEN,
     rule_sets=tuple(RULE_SETS),
     setups=SETUPS,
-    notations=("uci", "san", "lan", "janggi", "korean"),
+    notations=tuple(NOTATIONS),
     pieces=PIECES,
-    rules_text=RULES_TEXT,
     pgn_variant="Janggi",
     factory=JanggiPosition,
+    describe=describe,
 )

@@ -15,7 +15,14 @@ from arena import keys
 from arena.agents import GameView
 from arena.config import AgentConfig, load_config, resolve_agents
 from arena.types import GameResult, GameSpec, MoveChoice, MoveRecord
-from engine import ChoiceOutput, ChoiceParams, RequestMetrics, Tokenizer
+from engine import (
+    ChoiceOutput,
+    ChoiceParams,
+    RequestMetrics,
+    SamplingParams,
+    TextOutput,
+    Tokenizer,
+)
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -59,6 +66,31 @@ class FakeEngine:
             entropy=1.25,
             metrics=RequestMetrics(0.1, 0.2, 0.3, 0.4, len(prompt), 5, 6, 0),
         )
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, *, request_id: str
+    ) -> TextOutput:
+        raise AssertionError("this agent is not to write")
+
+
+class Writing(FakeEngine):
+    """Writes `replies` one after the other, each cut off at its "<cut>"."""
+
+    def __init__(self, *replies: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.replies = list(replies)
+        self.written: list[tuple[str, SamplingParams, str]] = []
+
+    async def generate(
+        self, prompt: list[int], params: SamplingParams, *, request_id: str
+    ) -> TextOutput:
+        await asyncio.sleep(0)
+        assert len(prompt) + params.max_tokens <= self.max_model_len
+        self.written.append((self.tokenizer.decode(prompt), params, request_id))
+        text, cut, _ = self.replies.pop(0).partition("<cut>")
+        ids = tuple(self.tokenizer.encode(text))
+        metrics = RequestMetrics(0.1, 0.2, 0.3, 0.4, len(prompt), 5, 6, 0)
+        return TextOutput(text, ids, "length" if cut else "stop", metrics)
 
 
 class Scripted:

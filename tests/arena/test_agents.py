@@ -21,7 +21,7 @@ from arena.agents import (
 )
 from arena.agents.alphabeta import AlphaBetaPlayer
 from arena.config import ConfigError
-from arena.prompts import prompt_text
+from arena.prompts import prompt_text, system_text
 from arena.types import GameSpec, MoveChoice
 from engine import Aborted, DeadlineExceeded, NoChoices, PromptTooLong, QueueFull
 from tests.arena.fakes import FakeEngine, agents, game_spec
@@ -199,7 +199,7 @@ def new_llm(
 
 
 def expected(spec: GameSpec, start: str | None, moves: list[str]) -> str:
-    rules = games.get_game(spec.game).rules_text
+    rules = system_text(games.get_game(spec.game), spec.rules)
     return prompt_text(rules, DRAGON.name, DRAGON.strength, DRAGON.style, start, moves)
 
 

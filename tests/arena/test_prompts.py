@@ -4,11 +4,12 @@ from arena.prompts import STRENGTHS, move_text, persona_text, prompt_text, start
 
 
 def test_prompt_is_the_layers_in_order_of_sharing() -> None:
-    rules = games.get_game("janggi").rules_text
-    prompt = prompt_text(rules, "Heron", "club", "You attack.", None, ["a4a5", "e9e9"])
+    game = games.get_game("janggi")
+    rules = game.rules_text() + " Answer with one legal move in this notation and nothing else."
+    prompt = prompt_text(system_text(game), "Heron", "club", "You attack.", None, ["a4a5", "e9e9"])
     assert prompt == f"{rules}\n\nYou are Heron. Strength: club. You attack.\n\nGame: a4a5 e9e9"
     assert prompt == (
-        system_text(rules)
+        system_text(game)
         + persona_text("Heron", "club", "You attack.")
         + start_text(None)
         + move_text("a4a5")

@@ -64,7 +64,11 @@ def test_record(name: str) -> None:
     ],
 )
 def test_rules_text_is_the_one_the_bundled_model_was_trained_on(name: str, digest: str) -> None:
-    assert hashlib.sha256(games.get_game(name).rules_text.encode()).hexdigest() == digest
+    text = (
+        games.get_game(name).rules_text()
+        + " Answer with one legal move in this notation and nothing else."
+    )
+    assert hashlib.sha256(text.encode()).hexdigest() == digest
 
 
 @pytest.mark.slow
