@@ -5,8 +5,8 @@ neutral face.
 from games.janggi.board import Board
 from games.janggi.fen import Status
 from games.janggi.geometry import CHO, HAN
-from games.janggi.move import Move, parse_square, square_name
-from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, Rules
+from games.janggi.move import LegalMoves, Move, parse_square, square_name
+from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, WINGS, Rules
 
 __all__ = [
     "CHO",
@@ -14,7 +14,9 @@ __all__ = [
     "RULE_SETS",
     "SETUPS",
     "START_FEN",
+    "WINGS",
     "Board",
+    "LegalMoves",
     "Move",
     "Rules",
     "Status",

@@ -1,291 +1,547 @@
 """`Board`: a janggi position with its history, in the vocabulary of python-chess.
 
-Holds the state and its make/unmake; generation is in `movegen`, ends in `ends`, text forms in `fen`
-and `notation`.
+    >>> board = Board()
+    >>> board.push_uci("a4a5")
+    Move.from_uci('a4a5')
+    >>> Move.from_uci("e9e9") in board.legal_moves  # a pass
+    True
+
+Its state and make/unmake are in `state`, ends in `ends`, text forms in `fen`, `notation`, `korean` and `svg`.
 """
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from games.core import IllegalMove, Outcome, ascii_board
-from games.janggi import ends, fen, korean, movegen, notation
+from games.janggi import ends, fen, korean, movegen, notation, svg
 from games.janggi.fen import Status
-from games.janggi.geometry import CHO, FILES, GENERAL, HAN, POINTS, RANKS, VALUES
-from games.janggi.move import MOVES, PASS_ALIASES, Move
-from games.janggi.rules import START_FEN, get_rules, setup_fen
+from games.janggi.geometry import CHO, FILES, GENERAL, HAN, RANKS, SOLDIER, SQUARE_NAMES
+from games.janggi.move import MOVES, PASS_ALIASES, LegalMoves, Move
+from games.janggi.rules import START_FEN, get_rules, setup_fen, setup_of
+from games.janggi.state import State
 
-# Zobrist keys by piece and point, the same in every process.
-_random = random.Random("janggi")
-_KEYS = tuple(tuple(_random.getrandbits(64) for _ in range(POINTS)) for _ in range(16))
-_HAN_KEY = _random.getrandbits(64)
+_SIDE_NAMES = ("Cho", "Han")
 
 
-@dataclass(slots=True)
-class Record:
-    """A move played and what `pop` needs to restore the position before it."""
+class Board(State):
+    """A janggi board: a position, its rule set and the moves that led to it.
 
-    move: int  # packed, see movegen
-    captured: int
-    halfmove_clock: int
-    key: int
-    facing: bool
-    ended: str | None
-    threats: tuple[list[int], set[int]]
-    legal: list[int] | None
+    `turn` is `CHO` or `HAN`, `halfmove_clock` counts plies since the last capture, `rules` is a
+    `Rules`. `key` is a Zobrist key of 64 bits, equal for the same board and side to move in every
+    process: use it where a hash is wanted, since a board that changes has none.
 
-    @property
-    def checkers(self) -> list[int]:
-        """Who gave check to the mover before the move."""
-        return self.threats[0]
+    Reads FENs in full and in all short forms. Raises `InvalidFen` for one that cannot be read and
+    `UnknownRules`. An impossible position is accepted; ask `status()`.
 
-
-class Board:
-    """A janggi board.
-
-    `turn` is `CHO` or `HAN`, `halfmove_clock` counts plies since the last capture. Raises
-    `InvalidFen` for a FEN that cannot be read and `UnknownRules`. An impossible position is
-    accepted; ask `status()`.
+    >>> Board().turn == CHO
+    True
+    >>> Board("3k5/9/9/9/9/9/9/9/4K4/9 b", rules="kakao")
+    Board('3k5/9/9/9/9/9/9/9/4K4/9 b - - 0 1', 'kakao')
     """
 
     def __init__(self, fen: str = START_FEN, rules: str = "janggi") -> None:
-        self.rules = get_rules(rules)
-        self.set_fen(fen)
+        super().__init__(fen, get_rules(rules))
 
     @classmethod
     def from_setup(cls, setup: str, rules: str = "janggi") -> Board:
-        """The start with Cho's, then Han's arrangement: `NBBN-BNNB`. Raises `UnknownSetup`."""
+        """The start with Cho's, then Han's arrangement of horses and elephants on the files b, c, g
+        and h, by letters or by Korean name. Raises `UnknownSetup`.
+
+        >>> Board.from_setup("NBBN-BNNB") == Board.from_setup("마상상마-상마마상")
+        True
+        """
         return cls(setup_fen(setup), rules)
 
-    def set_fen(self, text: str) -> None:
-        """Put up another position and forget the history. Raises `InvalidFen`."""
-        parsed = fen.parse_fen(text)
-        self.squares = parsed.points
-        self.turn = parsed.turn
-        self.halfmove_clock = parsed.halfmove_clock
-        self.fullmove_number = parsed.fullmove_number
-        self.history: list[Record] = []
-        self.men: tuple[set[int], set[int]] = (set(), set())
-        self.material = [0, 0]
-        self.key = _HAN_KEY if self.turn == HAN else 0
-        for point, piece in enumerate(self.squares):
-            if piece:
-                self.men[piece >> 3].add(point)
-                self.material[piece >> 3] += VALUES[piece & 7]
-                self.key ^= _KEYS[piece][point]
-        self.generals = [self.squares.index(GENERAL), self.squares.index(8 | GENERAL)]
-        self._facing = movegen.facing(self.squares, *self.generals)
-        self._threats: tuple[list[int], set[int]] | None = None
-        self._legal: list[int] | None = None
-        self._ended = self._cap_reached()
+    def setup(self) -> str | None:
+        """The name of the arrangement if this is the position of a start, else None.
+
+        >>> Board().setup()
+        'NBBN-NBBN'
+        """
+        return setup_of(self.board_fen())
 
     # Text forms
 
     def fen(self) -> str:
+        """The position as FEN; always the full form, with N for horses and B for elephants.
+
+        >>> Board().fen()
+        'rnba1abnr/4k4/1c5c1/p1p1p1p1p/9/9/P1P1P1P1P/1C5C1/4K4/RNBA1ABNR w - - 0 1'
+        """
         side = "w" if self.turn == CHO else "b"
         return f"{self.board_fen()} {side} - - {self.halfmove_clock} {self.fullmove_number}"
 
+    def set_fen(self, text: str) -> None:
+        """Put up another position and forget the history. Raises `InvalidFen`, and then nothing has
+        changed.
+
+        >>> board = Board()
+        >>> board.set_fen("3k5/9/9/9/9/9/9/9/4K4/9 b 5 40")
+        >>> board.halfmove_clock, board.fullmove_number
+        (5, 40)
+        """
+        self._put_up(text)
+
     def board_fen(self) -> str:
-        """The board field of the FEN."""
+        """The board field of the FEN.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/9 b").board_fen()
+        '3k5/9/9/9/9/9/9/9/4K4/9'
+        """
         return fen.board_fen(self.squares)
 
     def san(self, move: Move) -> str:
-        """A legal move as Fairy-Stockfish writes it: `Hc3`, `Pab4`, `Rxe9+`, `Ke2` for a pass.
+        """A legal move as Fairy-Stockfish writes it. Raises `IllegalMove`.
 
-        Raises `IllegalMove`.
+        >>> board = Board()
+        >>> [board.san(Move.from_uci(uci)) for uci in ("b1c3", "a4b4", "e2e2")]
+        ['Hc3', 'Pab4', 'Ke2']
         """
         return notation.san(self, self._checked(move))
 
     def lan(self, move: Move) -> str:
-        """Like `san`, with both points: `Hb1-c3`. Raises `IllegalMove`."""
+        """Like `san`, with both points. Raises `IllegalMove`.
+
+        >>> Board().lan(Move.from_uci("b1c3"))
+        'Hb1-c3'
+        """
         return notation.lan(self, self._checked(move))
+
+    def variation_san(self, moves: Iterable[Move]) -> str:
+        """Moves that follow one another from here, numbered. Raises `IllegalMove`; the board stays.
+
+        >>> Board().variation_san(map(Move.from_uci, ["b1c3", "b10c8", "a4a5"]))
+        '1. Hc3 Hc8 2. Pa5'
+        """
+        board, words = self.copy(), []
+        for move in moves:
+            if board.turn == CHO:
+                words.append(f"{board.fullmove_number}.")
+            elif not words:
+                words.append(f"{board.fullmove_number}...")
+            words.append(board.san(move))
+            board.push(move)
+        return " ".join(words)
+
+    def korean(
+        self, move: Move, *, hanja: bool = False, side: bool = False, take: bool = False
+    ) -> str:
+        """A legal move in Korean notation. Raises `IllegalMove`.
+
+        With `hanja` the men are named in hanja, with `side` the mover's side stands before his man,
+        with `take` 타 before the man he captures. 장군 is check, 한수쉼 a pass.
+
+        >>> board = Board("3k5/9/9/9/r4C3/9/9/9/9/5K3 b")
+        >>> move = Move.from_uci("a6f6")
+        >>> board.korean(move), board.korean(move, hanja=True, side=True, take=True)
+        ('51차56포장군', '51漢車56타包장군')
+        """
+        return korean.korean(self, self._checked(move), hanja=hanja, side=side, take=take)
+
+    def janggi(self, move: Move) -> str:
+        """A legal move as Fairy-Stockfish's and PyChess's janggi notation. Raises `IllegalMove`.
+
+        >>> Board().janggi(Move.from_uci("b1c3"))
+        'H02-83'
+        """
+        return notation.digits(self, self._checked(move))
+
+    def parse_uci(self, uci: str) -> Move:
+        """Read a legal move in UCI; `0000` and `@@@@` also mean a pass. Raises `IllegalMove`.
+
+        >>> Board().parse_uci("0000")
+        Move.from_uci('e2e2')
+        """
+        return self._checked(self.pass_move if uci in PASS_ALIASES else Move.from_uci(uci))
 
     def parse_san(self, text: str) -> Move:
         """Read SAN or LAN, with `N` or `H` for the horse and `B` or `E` for the elephant.
 
         Raises `IllegalMove`, or its kind `AmbiguousMove` if more than one legal move fits.
+
+        >>> Board().parse_san("Nb1-c3") == Board().parse_san("Hc3") == Move.from_uci("b1c3")
+        True
         """
         return notation.parse_san(self, text)
-
-    def korean(
-        self, move: Move, *, hanja: bool = False, side: bool = False, take: bool = False
-    ) -> str:
-        """A legal move in Korean notation: `79졸78`, `75상43병장군`, `한수쉼` for a pass.
-
-        With `hanja` the pieces are named in hanja (`75象43兵`), with `side` the mover's side stands
-        before his piece (`75楚象43兵`), with `take` 타 before what he captures (`75상43타병`). Raises
-        `IllegalMove`.
-        """
-        return korean.korean(self, self._checked(move), hanja=hanja, side=side, take=take)
 
     def parse_korean(self, text: str) -> Move:
         """Read Korean notation in any spelling of records: hangul or hanja, with or without the
         side, what is captured and 장군.
 
         Raises `IllegalMove`, also if another man stands on a point than the text says.
+
+        >>> Board().parse_korean("02馬83") == Board().parse_korean("02초마83")
+        True
         """
         return korean.parse_korean(self, text)
 
-    def parse_uci(self, uci: str) -> Move:
-        """Read a legal move in UCI; `0000` and `@@@@` also mean a pass. Raises `IllegalMove`."""
-        return self._checked(self.pass_move if uci in PASS_ALIASES else Move.from_uci(uci))
+    def parse_janggi(self, text: str) -> Move:
+        """Read what `janggi` writes. Raises `IllegalMove`.
 
-    # Questions
+        >>> Board().parse_janggi("N02-83")
+        Move.from_uci('b1c3')
+        """
+        return notation.parse_digits(self, text)
+
+    def unicode(self, *, empty: str = "·") -> str:
+        """A text board as printed records have it: Cho's men in hangul, Han's in hanja, each as wide
+        as two letters.
+
+        >>> print(Board().unicode().splitlines()[-2])
+         1 차 마 상 사 ·  사 상 마 차
+        """
+        rows = []
+        for rank in range(RANKS, 0, -1):
+            row = self.squares[FILES * (rank - 1) : FILES * rank]
+            men = (
+                (korean.HANGUL if piece < 8 else korean.HANJA)[piece] if piece else f"{empty} "
+                for piece in row
+            )
+            rows.append(f"{rank:>2} " + " ".join(men).rstrip())
+        return "\n".join([*rows, "   " + "  ".join("abcdefghi")])
+
+    def ascii(self) -> str:
+        """A text board in FEN letters, Cho below, with ranks and files; also `str(board)`.
+
+        >>> print(Board().ascii().splitlines()[-2])
+         1 R N B A . A B N R
+        """
+        return ascii_board(FILES, RANKS, fen.letters_by_square(self.squares))
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: `svg.board` with the last move and a check marked.
+
+        >>> Board()._repr_svg_().startswith("<svg")
+        True
+        """
+        return svg.board(
+            self.squares,
+            lastmove=self.peek() if self.history else None,
+            check=self.generals[self.turn] if self.is_check() else None,
+        )
+
+    # Moves that can be made
 
     @property
-    def legal_moves(self) -> list[Move]:
-        """All legal moves; empty after checkmate and after an end that needs no claim."""
-        return [MOVES[move] for move in sorted(self.packed_moves())]
+    def legal_moves(self) -> LegalMoves:
+        """All legal moves; none after checkmate and after an end that needs no claim.
+
+        >>> moves = Board().legal_moves
+        >>> len(moves), moves[0], Move.from_uci("e2e2") in moves, bool(moves)
+        (32, Move.from_uci('a1a2'), True, True)
+        """
+        return LegalMoves(self.packed_moves())
 
     @property
     def pass_move(self) -> Move:
-        """The pass of the side to move, legal or not."""
+        """The pass of the side to move, legal or not.
+
+        >>> Board().pass_move.uci()
+        'e2e2'
+        """
         return MOVES[self.generals[self.turn] << 7 | self.generals[self.turn]]
 
-    @property
-    def move_stack(self) -> list[Move]:
-        """The moves pushed since the root, oldest first."""
-        return [MOVES[record.move] for record in self.history]
-
     def is_legal(self, move: Move) -> bool:
+        """Whether the move is one of `legal_moves`.
+
+        >>> Board().is_legal(Move.from_uci("a1a9"))
+        False
+        """
         return move.from_square << 7 | move.to_square in self.packed_moves()
 
+    def is_capture(self, move: Move) -> bool:
+        """Whether the move captures; it is not asked whether it is legal.
+
+        >>> Board("3k5/9/9/9/r4C3/9/9/9/9/5K3 b").is_capture(Move.from_uci("a6f6"))
+        True
+        """
+        return not move.is_pass and bool(self.squares[move.to_square])
+
+    def gives_check(self, move: Move) -> bool:
+        """Whether the other side stands in check after the move. Raises `IllegalMove`.
+
+        >>> Board("3k5/9/9/9/r4C3/9/9/9/9/5K3 b").gives_check(Move.from_uci("a6f6"))
+        True
+        """
+        self.push(self._checked(move))
+        check = self.is_check()
+        self.pop()
+        return check
+
+    # The position
+
+    def piece_at(self, square: int) -> str | None:
+        """The FEN letter of the man on a point, upper case for Cho; None if it is empty.
+
+        >>> Board().piece_at(0), Board().piece_at(89), Board().piece_at(45)
+        ('R', 'r', None)
+        """
+        return fen.LETTERS[self.squares[square]] if self.squares[square] else None
+
+    def piece_map(self) -> dict[int, str]:
+        """The FEN letters of all men by their points.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/9").piece_map()
+        {13: 'K', 84: 'k'}
+        """
+        return {point: fen.LETTERS[piece] for point, piece in enumerate(self.squares) if piece}
+
+    def general(self, side: int) -> int:
+        """The point of a side's general.
+
+        >>> SQUARE_NAMES[Board().general(HAN)]
+        'e9'
+        """
+        return self.generals[side]
+
+    def attackers(self, side: int, square: int) -> list[int]:
+        """Points of the men of `side` that could capture on `square`, sorted; on an empty point or
+        one of their own, if a man that is no cannon stood there for the other side.
+
+        Checks and facing generals do not matter.
+
+        >>> [SQUARE_NAMES[point] for point in Board().attackers(CHO, 20)]  # c3
+        ['b1']
+        """
+        points, piece = self.squares, self.squares[square]
+        if not piece or piece >> 3 == side:
+            points = points[:]
+            points[square] = 8 * (1 - side) | SOLDIER
+        men = self.men[side] - {square}
+        moves = movegen.pseudo_legal(points, men, side)
+        return sorted(move >> 7 for move in moves if move & 127 == square)
+
+    def is_attacked_by(self, side: int, square: int) -> bool:
+        """Whether `attackers` has any.
+
+        >>> Board().is_attacked_by(CHO, 45)  # a6
+        False
+        """
+        return bool(self.attackers(side, square))
+
     def checkers(self) -> list[int]:
-        """Points of the pieces that give check to the side to move, sorted."""
+        """Points of the men that give check to the side to move, sorted.
+
+        >>> [SQUARE_NAMES[point] for point in Board("3k5/9/9/9/9/9/9/9/4K4/3R5 b").checkers()]
+        ['d1']
+        """
         return sorted(self._find_threats()[0])
 
     def is_check(self) -> bool:
-        """Whether the side to move is in check."""
+        """Whether the side to move is in check. Facing generals give none.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/3R5 b").is_check()
+        True
+        """
         return bool(self._find_threats()[0])
 
     def is_checkmate(self) -> bool:
-        """Whether the side to move is in check and has no legal move, nor a pass to bikjang."""
+        """Whether the side to move is in check and has no legal move, nor a pass to bikjang.
+
+        >>> Board("4k4/R8/1R7/9/9/9/9/9/5K3/9 b").is_checkmate()
+        False
+        >>> Board("R3k4/R8/1R7/9/9/9/9/9/5K3/9 b").is_checkmate()
+        True
+        """
         return self._ended is None and self.is_check() and not self.packed_moves()
 
     def is_bikjang(self) -> bool:
-        """Whether the generals face each other, in any rule set."""
+        """Whether the generals face each other, in any rule set.
+
+        >>> Board("4k4/9/9/9/9/9/9/9/4K4/9").is_bikjang()
+        True
+        """
         return self._facing
 
     def points(self) -> dict[str, float]:
-        """Both sides' totals, Han's compensation included: at first `{"cho": 72, "han": 73.5}`."""
+        """Both sides' totals, Han's compensation included.
+
+        >>> Board().points()
+        {'cho': 72, 'han': 73.5}
+        """
         return {"cho": self.material[CHO], "han": self.material[HAN] + self.rules.komi}
 
     def status(self) -> Status:
-        """What makes the position impossible, `Status.VALID` if nothing does."""
+        """What makes the position impossible, `Status.VALID` if nothing does.
+
+        >>> Board("3k5/9/9/9/3R5/9/9/9/5K3/P8 w").status().names()
+        ('soldier_behind_start', 'opposite_check')
+        """
         return fen.status(self.squares, self.turn)
 
     def is_valid(self) -> bool:
+        """Whether `status` finds nothing.
+
+        >>> Board().is_valid()
+        True
+        """
         return not self.status()
 
     def ply(self) -> int:
-        """Plies since the start of the game, by the move number."""
+        """Plies since the start of the game, by the move number.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/9 b - - 0 3").ply()
+        5
+        """
         return 2 * (self.fullmove_number - 1) + self.turn
 
+    # How it ends
+
     def outcome(self, claim: bool = False) -> Outcome | None:
-        """How the game has ended, or None. With `claim`, also by what a player has to claim."""
+        """How the game has ended, or None. With `claim`, also by what a player has to claim.
+
+        `winner` is `CHO`, `HAN` or None; `reason` is one of checkmate, bikjang, double_pass,
+        ply_limit, and with `claim` repetition, perpetual_check, back_and_forth, no_capture_limit.
+        `by_points` tells whether the points decided, `points` which.
+
+        >>> board = Board()
+        >>> board.push_uci("e2e2"), board.push_uci("e9e9")
+        (Move.from_uci('e2e2'), Move.from_uci('e9e9'))
+        >>> board.outcome()
+        Outcome(winner=1, reason='double_pass', by_points=True, points=(72, 73.5))
+        """
         if self.is_checkmate():
             return Outcome(1 - self.turn, "checkmate")
         if self._ended is not None:
             return ends.decide(self, ends.verdict(self.rules, self._ended), self._ended)
         return ends.claimable(self) if claim else None
 
-    # Moves
+    def is_game_over(self, claim: bool = False) -> bool:
+        """Whether there is an `outcome`.
+
+        >>> Board().is_game_over()
+        False
+        """
+        return self.outcome(claim) is not None
+
+    def result(self, claim: bool = False) -> str:
+        """`1-0` if Cho has won, `0-1`, `1/2-1/2`, or `*` while the game goes on.
+
+        >>> Board("R3k4/R8/1R7/9/9/9/9/9/5K3/9 b").result()
+        '1-0'
+        """
+        outcome = self.outcome(claim)
+        if outcome is None:
+            return "*"
+        return "1/2-1/2" if outcome.winner is None else ("1-0", "0-1")[outcome.winner]
+
+    def can_claim_repetition(self) -> bool:
+        """Whether the position stands for the third time (the fourth in `janggimodern`); where that
+        came of checks, the side that gave them loses.
+
+        >>> board = Board()
+        >>> for uci in ["e2e1", "e9e10", "e1e2", "e10e9"] * 2:
+        ...     _ = board.push_uci(uci)
+        >>> board.can_claim_repetition()
+        True
+        """
+        return not self.is_game_over() and ends.repetition(self) is not None
+
+    def can_claim_back_and_forth(self) -> bool:
+        """Whether the last mover has moved one man between two points for the fifth time, which
+        loses in `janggimodern`.
+
+        >>> Board(rules="janggimodern").can_claim_back_and_forth()
+        False
+        """
+        return not self.is_game_over() and ends.back_and_forth(self) is not None
+
+    def can_claim_no_capture(self) -> bool:
+        """Whether the rule set ends the game after so many plies without a capture.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/9 w - - 100 80").can_claim_no_capture()
+        True
+        """
+        return not self.is_game_over() and ends.no_capture(self)
+
+    # Moves made
+
+    @property
+    def move_stack(self) -> list[Move]:
+        """The moves pushed since the root, oldest first.
+
+        >>> board = Board()
+        >>> board.push_san("Hc3")
+        Move.from_uci('b1c3')
+        >>> board.move_stack
+        [Move.from_uci('b1c3')]
+        """
+        return [MOVES[record.move] for record in self.history]
 
     def push(self, move: Move) -> None:
-        """Play a move without asking whether it is legal; `push_uci` asks."""
+        """Play a move that is known to be legal. Only whether its man is the mover's is looked at;
+        `push_uci` and the like ask for more. Raises `IllegalMove`.
+
+        >>> board = Board()
+        >>> board.push(Move.from_uci("a4a5"))
+        >>> board.turn == HAN
+        True
+        """
+        piece = self.squares[move.from_square]
+        if not piece or piece >> 3 != self.turn or (move.is_pass and piece & 7 != GENERAL):
+            man = "general" if move.is_pass else "man"
+            raise IllegalMove(
+                f"{move.uci()} cannot be played: {_SIDE_NAMES[self.turn]} is to move and has no "
+                f"{man} on {SQUARE_NAMES[move.from_square]} in {self.fen()}."
+            )
         self.make(move.from_square << 7 | move.to_square)
 
     def push_uci(self, uci: str) -> Move:
-        """Play a legal move given in UCI. Raises `IllegalMove`, and then nothing has changed."""
-        move = self.parse_uci(uci)
-        self.push(move)
-        return move
+        """Play a legal move given in UCI. Raises `IllegalMove`, and then nothing has changed.
+
+        >>> Board().push_uci("a4a5")
+        Move.from_uci('a4a5')
+        """
+        return self._pushed(self.parse_uci(uci))
+
+    def push_san(self, text: str) -> Move:
+        """Play a move that `parse_san` reads. Raises `IllegalMove`, and then nothing has changed.
+
+        >>> Board().push_san("Pab4")
+        Move.from_uci('a4b4')
+        """
+        return self._pushed(self.parse_san(text))
+
+    def push_korean(self, text: str) -> Move:
+        """Play a move that `parse_korean` reads. Raises `IllegalMove`, and then nothing has changed.
+
+        >>> Board().push_korean("79졸78")
+        Move.from_uci('i4h4')
+        """
+        return self._pushed(self.parse_korean(text))
 
     def peek(self) -> Move:
-        """The last move. Raises `IndexError` at the root."""
+        """The last move. Raises `IndexError` at the root.
+
+        >>> board = Board()
+        >>> board.push_uci("a4a5") == board.peek()
+        True
+        """
         return MOVES[self.history[-1].move]
 
     def pop(self) -> Move:
-        """Take the last move back and return it. Raises `IndexError` at the root."""
-        record = self.history.pop()
-        origin, target = record.move >> 7, record.move & 127
-        side = self.turn = 1 - self.turn
-        if origin != target:
-            piece = self.squares[target]
-            self.squares[origin], self.squares[target] = piece, record.captured
-            self.men[side].discard(target)
-            self.men[side].add(origin)
-            if record.captured:
-                self.men[1 - side].add(target)
-                self.material[1 - side] += VALUES[record.captured & 7]
-            if piece & 7 == GENERAL:
-                self.generals[side] = origin
-        if side == HAN:
-            self.fullmove_number -= 1
-        self.halfmove_clock = record.halfmove_clock
-        self.key = record.key
-        self._facing = record.facing
-        self._ended = record.ended
-        self._threats = record.threats
-        self._legal = record.legal
-        return MOVES[record.move]
+        """Take the last move back and return it. Raises `IndexError` at the root.
 
-    def make(self, move: int) -> None:
-        """`push` of a packed move."""
-        origin, target = move >> 7, move & 127
-        points, side = self.squares, self.turn
-        captured = points[target] if origin != target else 0
-        self.history.append(
-            Record(
-                move,
-                captured,
-                self.halfmove_clock,
-                self.key,
-                self._facing,
-                self._ended,
-                self._find_threats(),
-                self._legal,
-            )
-        )
-        if origin != target:
-            piece = points[origin]
-            points[target], points[origin] = piece, 0
-            keys = _KEYS[piece]
-            self.key ^= keys[origin] ^ keys[target]
-            self.men[side].discard(origin)
-            self.men[side].add(target)
-            if captured:
-                self.key ^= _KEYS[captured][target]
-                self.men[1 - side].discard(target)
-                self.material[1 - side] -= VALUES[captured & 7]
-            if piece & 7 == GENERAL:
-                self.generals[side] = target
-        self.key ^= _HAN_KEY
-        self.halfmove_clock = 0 if captured else self.halfmove_clock + 1
-        self.turn = 1 - side
-        if side == HAN:
-            self.fullmove_number += 1
-        self._threats = self._legal = None
-        self._facing = movegen.facing(points, *self.generals)
-        self._ended = self._end_after_move()
+        >>> board = Board()
+        >>> board.push_uci("a4a5") == board.pop()
+        True
+        >>> board == Board()
+        True
+        """
+        return MOVES[self.unmake()]
 
-    def perft(self, depth: int) -> int:
-        """Number of move sequences of `depth` plies; a pass is a move, an ended game has none."""
-        if depth == 0:
-            return 1
-        moves = self.packed_moves()
-        if depth == 1:
-            return len(moves)
-        nodes = 0
-        for move in moves:
-            self.make(move)
-            nodes += self.perft(depth - 1)
-            self.pop()
-        return nodes
+    # Other boards
 
     def copy(self) -> Board:
-        """An independent board with the same history."""
+        """An independent board with the same history.
+
+        >>> board = Board()
+        >>> board.copy().push_uci("a4a5")
+        Move.from_uci('a4a5')
+        >>> board.move_stack
+        []
+        """
         twin = Board.__new__(Board)
         twin.__dict__.update(self.__dict__)
         twin.squares = self.squares[:]
@@ -295,75 +551,71 @@ class Board:
         twin.generals = self.generals[:]
         return twin
 
+    def root(self) -> Board:
+        """The board before the first move of the history.
+
+        >>> board = Board()
+        >>> board.push_uci("a4a5")
+        Move.from_uci('a4a5')
+        >>> board.root() == Board()
+        True
+        """
+        root = self.copy()
+        while root.history:
+            root.unmake()
+        return root
+
+    def mirror(self) -> Board:
+        """The same position with the sides exchanged: ranks upside down, files as they are, the
+        other side to move, no history. Han's compensation stays with Han.
+
+        >>> Board("3k5/9/9/9/9/9/9/9/4K4/R8 w").mirror().fen()
+        'r8/4k4/9/9/9/9/9/9/9/3K5 b - - 0 1'
+        """
+        rows = self.board_fen().swapcase().split("/")
+        side = "b" if self.turn == CHO else "w"
+        counters = f"{self.halfmove_clock} {self.fullmove_number}"
+        return Board(f"{'/'.join(reversed(rows))} {side} - - {counters}", self.rules.name)
+
+    def perft(self, depth: int) -> int:
+        """Number of move sequences of `depth` plies; a pass is a move, an ended game has none.
+
+        >>> [Board().perft(depth) for depth in range(3)]
+        [1, 32, 1024]
+        """
+        if depth <= 0:
+            return 1
+        moves = self.packed_moves()
+        if depth == 1:
+            return len(moves)
+        nodes = 0
+        for move in moves:
+            self.make(move)
+            nodes += self.perft(depth - 1)
+            self.unmake()
+        return nodes
+
     def __eq__(self, other: object) -> bool:
         """Same position, counters and rule set; the history does not matter."""
         if not isinstance(other, Board):
             return NotImplemented
         return self.fen() == other.fen() and self.rules == other.rules
 
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Board({self.fen()!r}, {self.rules.name!r})"
 
     def __str__(self) -> str:
-        return ascii_board(FILES, RANKS, fen.letters_by_square(self.squares))
+        return self.ascii()
 
-    def packed_moves(self) -> list[int]:
-        """`legal_moves` in the form of `movegen`, unsorted; not to be changed by the caller."""
-        if self._legal is None:
-            self._legal = [] if self._ended is not None else self._generate()
-        return self._legal
-
-    def _generate(self) -> list[int]:
-        """Legal moves by the rules of pieces, check, bikjang and pass, even if the game is over."""
-        points, side = self.squares, self.turn
-        general, other = self.generals[side], self.generals[1 - side]
-        checkers, critical = self._find_threats()
-        moves = movegen.pseudo_legal(points, self.men[side], side)
-        must_break = self._facing and self.rules.bikjang != "off"
-        if must_break:
-            between = range(min(general, other) + 9, max(general, other), 9)
-            moves = [
-                move
-                for move in moves
-                if (((move & 127) - other) % 9 if move >> 7 == general else (move & 127) in between)
-            ]
-        moves = movegen.legal(points, moves, side, general, checkers, critical)
-        if must_break or not checkers:
-            moves.append(general << 7 | general)
-        return moves
-
-    def _find_threats(self) -> tuple[list[int], set[int]]:
-        if self._threats is None:
-            self._threats = movegen.threats(self.squares, self.generals[self.turn], self.turn)
-        return self._threats
-
-    def _end_after_move(self) -> str | None:
-        """The end that the last move brought without anybody's claim."""
-        last = self.history[-1]
-        if self._facing and last.facing and self.rules.bikjang != "off":
-            return "bikjang"
-        if (
-            self.rules.double_pass != "off"
-            and _is_pass(last.move)
-            and len(self.history) > 1
-            and _is_pass(self.history[-2].move)
-        ):
-            return "double_pass"
-        return self._cap_reached()
-
-    def _cap_reached(self) -> str | None:
-        if self.rules.ply_cap == "off" or self.ply() < self.rules.ply_cap_limit:
-            return None
-        mated = self.is_check() and not self._generate()
-        return None if mated else "ply_limit"
+    def _pushed(self, move: Move) -> Move:
+        self.push(move)
+        return move
 
     def _checked(self, move: Move) -> Move:
         if not self.is_legal(move):
-            side = "Cho" if self.turn == CHO else "Han"
             over = " (the game is over)" if self._ended is not None else ""
+            side = _SIDE_NAMES[self.turn]
             raise IllegalMove(f"{move.uci()} is not a legal move of {side} in {self.fen()}{over}.")
         return move
-
-
-def _is_pass(move: int) -> bool:
-    return move >> 7 == move & 127

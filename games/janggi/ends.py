@@ -33,26 +33,36 @@ def verdict(rules: Rules, reason: str) -> Verdict:
 
 def claimable(board: Board) -> Outcome | None:
     """The end that a player may claim now, if any: no capture for long, repetition, shuttling."""
-    rules = board.rules
-    if rules.no_capture != "off" and board.halfmove_clock >= rules.no_capture_limit:
-        return decide(board, rules.no_capture, "no_capture_limit")
-    window = min(board.halfmove_clock, len(board.history))
-    if window < 4:
-        return None
-    shuttle = back_and_forth(board, window) if rules.back_and_forth else None
-    found = repetition(board, window) if rules.repetition != "off" else None
+    if no_capture(board):
+        return decide(board, board.rules.no_capture, "no_capture_limit")
+    shuttle, found = back_and_forth(board), repetition(board)
     # Both on one ply: the shorter look back speaks first.
     if shuttle is not None and (found is None or shuttle <= found[0]):
         return Outcome(board.turn, "back_and_forth")
     return found[1] if found else None
 
 
-def repetition(board: Board, window: int) -> tuple[int, Outcome] | None:
+def no_capture(board: Board) -> bool:
+    """Whether so many plies have passed without a capture that the rule set ends the game."""
+    rules = board.rules
+    return rules.no_capture != "off" and board.halfmove_clock >= rules.no_capture_limit
+
+
+def _window(board: Board) -> int:
+    """How many plies repetition and shuttling look back; 0 if they are too few to matter."""
+    window = min(board.halfmove_clock, len(board.history))
+    return window if window >= 4 else 0
+
+
+def repetition(board: Board) -> tuple[int, Outcome] | None:
     """The n-th occurrence of the position, with the distance in plies to the first of the n.
 
-    Looks back at most `window` plies, which the last capture limits. The side that gave check at
-    every turn since then loses, unless both did.
+    Looks back no further than the last capture. The side that gave check at every turn since then
+    loses, unless both did.
     """
+    window = _window(board)
+    if not window or board.rules.repetition == "off":
+        return None
     history, turn = board.history, board.turn
     wanted = board.rules.repetition_count - 1
     for distance in range(4, window + 1, 2):
@@ -72,13 +82,16 @@ def repetition(board: Board, window: int) -> tuple[int, Outcome] | None:
     return distance, decide(board, board.rules.repetition, "repetition")
 
 
-def back_and_forth(board: Board, window: int) -> int | None:
+def back_and_forth(board: Board) -> int | None:
     """The distance in plies to the first of five moves that shuttle one piece, the last just made.
 
     The mover's last four moves go A-B, B-A, A-B, B-A, and the one before them came to A without a
     capture; none of them answers a check. Guards and generals may shuttle. One pass just before the
     last move is skipped. Fairy-Stockfish takes the root for a move to a1, and so does this.
     """
+    window = _window(board)
+    if not window or not board.rules.back_and_forth:
+        return None
     own = board.history[-1::-2]  # the mover's moves, latest first
     last = own[0].move
     here, back = last & 127, (last & 127) << 7 | last >> 7

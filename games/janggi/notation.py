@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from games.core import AmbiguousMove, IllegalMove
 from games.janggi.geometry import SQUARE_NAMES
-from games.janggi.move import PASS_ALIASES, UCI_FORM, Move
+from games.janggi.korean import point_digits
+from games.janggi.move import Move
 
 if TYPE_CHECKING:
     from games.janggi.board import Board
@@ -42,7 +43,7 @@ def san(board: Board, move: Move) -> str:
         hint = name[1:]
     else:
         hint = name
-    capture = "x" if _captures(board, move) else ""
+    capture = "x" if board.is_capture(move) else ""
     return (
         f"{_LETTERS[kind & 7]}{hint}{capture}{SQUARE_NAMES[move.to_square]}{_suffix(board, move)}"
     )
@@ -55,7 +56,7 @@ def lan(board: Board, move: Move) -> str:
 
 def digits(board: Board, move: Move) -> str:
     """A legal move with points as two digits: rank from Han's side (10 is 0), file: `H02-83`."""
-    return _long(board, move, _digits(move.from_square), _digits(move.to_square))
+    return _long(board, move, point_digits(move.from_square), point_digits(move.to_square))
 
 
 def parse_san(board: Board, text: str) -> Move:
@@ -90,24 +91,10 @@ def parse_digits(board: Board, text: str) -> Move:
         [
             move
             for move in board.legal_moves
-            if (_digits(move.from_square), _digits(move.to_square)) == (origin, target)
+            if (point_digits(move.from_square), point_digits(move.to_square)) == (origin, target)
             and board.squares[move.from_square] & 7 == _KINDS[letter]
         ],
     )
-
-
-def parse_any(board: Board, text: str) -> Move | None:
-    """Read a move in any notation, UCI first; None if the text has the form of none.
-
-    Raises `IllegalMove` or `AmbiguousMove`.
-    """
-    if text in PASS_ALIASES or UCI_FORM.fullmatch(text):
-        return board.parse_uci(text)
-    if _SAN.fullmatch(text):
-        return parse_san(board, text)
-    if _DIGITS.fullmatch(text):
-        return parse_digits(board, text)
-    return None
 
 
 def _only(board: Board, text: str, moves: list[Move]) -> Move:
@@ -119,18 +106,9 @@ def _only(board: Board, text: str, moves: list[Move]) -> Move:
     return moves[0]
 
 
-def _digits(square: int) -> str:
-    rank, file = divmod(square, 9)
-    return f"{(10 - rank) % 10}{file + 1}"
-
-
-def _captures(board: Board, move: Move) -> bool:
-    return not move.is_pass and bool(board.squares[move.to_square])
-
-
 def _long(board: Board, move: Move, origin: str, target: str) -> str:
     letter = _LETTERS[board.squares[move.from_square] & 7]
-    middle = "x" if _captures(board, move) else "-"
+    middle = "x" if board.is_capture(move) else "-"
     return f"{letter}{origin}{middle}{target}{_suffix(board, move)}"
 
 

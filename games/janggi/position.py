@@ -11,7 +11,7 @@ from games.core import (
     PieceInfo,
     ascii_board,
 )
-from games.janggi import ends, notation
+from games.janggi import ends
 from games.janggi.board import Board
 from games.janggi.describe import NOTATIONS, describe
 from games.janggi.fen import letters_by_square
@@ -92,17 +92,18 @@ class JanggiPosition:
         return cho, han
 
     def notation(self, uci: str, style: str) -> str:
-        move = self._board.parse_uci(uci)
+        board = self._board
+        move = board.parse_uci(uci)
         if style == "uci":
             return move.uci()
         if style == "san":
-            return notation.san(self._board, move)
+            return board.san(move)
         if style == "lan":
-            return notation.lan(self._board, move)
+            return board.lan(move)
         if style == "janggi":
-            return notation.digits(self._board, move)
+            return board.janggi(move)
         if style == "korean":
-            return self._board.korean(move)
+            return board.korean(move)
         known = ", ".join(GAME.notations)
         raise GameError(f"Janggi has no notation {style!r}; choose one of {known}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,14 +83,22 @@ RULE_SETS: dict[str, Rules] = {
     )
 }
 
-# Horses and elephants on the files b, c, g and h as seen from Cho's side.
-_WINGS = ("NBBN", "BNNB", "BNBN", "NBNB")
+# Horses and elephants on the files b, c, g and h as seen from Cho's side, and the Korean name, which
+# records use for both sides in this order. "Left" and "right" mean different things to different
+# people and are not read.
+WINGS = {"NBBN": "마상상마", "BNNB": "상마마상", "BNBN": "상마상마", "NBNB": "마상마상"}
 # Cho's arrangement, then Han's.
-SETUPS = tuple(f"{cho}-{han}" for cho in _WINGS for han in _WINGS)
+SETUPS = tuple(f"{cho}-{han}" for cho in WINGS for han in WINGS)
+_ALIASES = {"안상": "NBBN", "원앙마": "NBBN", "바깥상": "BNNB", "양귀마": "BNNB"}
+_SIGNS = str.maketrans("HE마상馬象", "NBNBNB")
 
 
 def get_rules(name: str) -> Rules:
-    """A rule set by name. Raises `UnknownRules`."""
+    """A rule set by name. Raises `UnknownRules`.
+
+    >>> get_rules("kakao").ply_cap_limit
+    200
+    """
     try:
         return RULE_SETS[name]
     except KeyError:
@@ -97,11 +106,30 @@ def get_rules(name: str) -> Rules:
         raise UnknownRules(f"Janggi has no rule set {name!r}; choose one of {known}.") from None
 
 
+def setup_name(text: str) -> str:
+    """The name in `SETUPS` of an arrangement in any spelling: Cho's, then Han's, each by letters
+    (also with H and E), in hangul or in hanja. Raises `UnknownSetup`.
+
+    >>> setup_name("마상상마-상마마상"), setup_name("heeh-ehhe"), setup_name("원앙마-바깥상")
+    ('NBBN-BNNB', 'NBBN-BNNB', 'NBBN-BNNB')
+    """
+    wings = unicodedata.normalize("NFKC", text).split("-")
+    name = "-".join(_ALIASES.get(w.strip(), w.strip().upper().translate(_SIGNS)) for w in wings)
+    if name not in SETUPS:
+        raise UnknownSetup(
+            f"Janggi has no setup {text!r}; give Cho's and Han's arrangement, such as NBBN-BNNB or "
+            f"마상상마-상마마상, of {', '.join(f'{w} ({k})' for w, k in WINGS.items())}."
+        )
+    return name
+
+
 def setup_fen(setup: str) -> str:
-    """The start FEN of an arrangement such as `NBBN-BNNB`. Raises `UnknownSetup`."""
-    if setup not in SETUPS:
-        raise UnknownSetup(f"Janggi has no setup {setup!r}; choose one of {', '.join(SETUPS)}.")
-    cho, han = setup.split("-")
+    """The start FEN of an arrangement in any spelling. Raises `UnknownSetup`.
+
+    >>> setup_fen("NBBN-BNNB")
+    'rbna1anbr/4k4/1c5c1/p1p1p1p1p/9/9/P1P1P1P1P/1C5C1/4K4/RNBA1ABNR w - - 0 1'
+    """
+    cho, han = setup_name(setup).split("-")
     han = han.lower()
     return (
         f"r{han[:2]}a1a{han[2:]}r/4k4/1c5c1/p1p1p1p1p/9/9/P1P1P1P1P/1C5C1/4K4/"
@@ -110,3 +138,13 @@ def setup_fen(setup: str) -> str:
 
 
 START_FEN = setup_fen(SETUPS[0])
+_SETUP_OF = {setup_fen(setup).split()[0]: setup for setup in SETUPS}
+
+
+def setup_of(board_fen: str) -> str | None:
+    """The arrangement of which this is the board at the start, if any.
+
+    >>> setup_of(START_FEN.split()[0])
+    'NBBN-NBBN'
+    """
+    return _SETUP_OF.get(board_fen)

@@ -1,0 +1,30 @@
+"""The examples in the docstrings of `games.janggi`, and that every public method has one."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+from games.janggi import Board, Move
+
+MODULES = ("board", "move", "rules", "svg")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"games.janggi.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("kind", [Board, Move])
+def test_every_public_method_shows_an_example(kind: type) -> None:
+    documented = {
+        test.name.rpartition(".")[2] for test in doctest.DocTestFinder().find(kind) if test.examples
+    }
+    assert {name for name in vars(kind) if name[0] != "_"} - {
+        "from_square",
+        "to_square",
+    } <= documented
