@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from games.core import IllegalMove, Outcome, ascii_board
 from games.janggi import ends, fen, korean, movegen, notation, svg
 from games.janggi.fen import Status
-from games.janggi.geometry import CHO, FILES, GENERAL, HAN, RANKS, SOLDIER, SQUARE_NAMES
+from games.janggi.geometry import CHO, FILES, GENERAL, HAN, LETTERS, RANKS, SOLDIER, SQUARE_NAMES
 from games.janggi.move import MOVES, PASS_ALIASES, LegalMoves, Move
 from games.janggi.rules import START_FEN, get_rules, setup_fen, setup_of
 from games.janggi.state import State
@@ -277,7 +277,7 @@ class Board(State):
         >>> Board().piece_at(0), Board().piece_at(89), Board().piece_at(45)
         ('R', 'r', None)
         """
-        return fen.LETTERS[self.squares[square]] if self.squares[square] else None
+        return LETTERS[self.squares[square]] if self.squares[square] else None
 
     def piece_map(self) -> dict[int, str]:
         """The FEN letters of all men by their points.
@@ -285,7 +285,7 @@ class Board(State):
         >>> Board("3k5/9/9/9/9/9/9/9/4K4/9").piece_map()
         {13: 'K', 84: 'k'}
         """
-        return {point: fen.LETTERS[piece] for point, piece in enumerate(self.squares) if piece}
+        return {point: LETTERS[piece] for point, piece in enumerate(self.squares) if piece}
 
     def general(self, side: int) -> int:
         """The point of a side's general.

@@ -28,7 +28,7 @@ _CROSSES = [(file, rank) for rank in (2, 7) for file in (1, 7)] + [
 
 
 def board(
-    position: Board | str | Sequence[int],
+    position: Board | str | list[int] | tuple[int, ...],
     *,
     orientation: int = CHO,
     lastmove: Move | None = None,
@@ -45,9 +45,10 @@ def board(
     >>> board("3k5/9/9/9/9/9/9/9/4K4/9", size=300)[:50]
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-'
     """
+    points: Sequence[int]
     if isinstance(position, str):
-        points: Sequence[int] = parse_fen(position).points
-    elif isinstance(position, Sequence):
+        points = parse_fen(position).points
+    elif isinstance(position, list | tuple):
         points = position
     else:
         points = position.squares

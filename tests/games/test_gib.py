@@ -65,9 +65,7 @@ def test_a_damaged_move_is_told_and_reading_goes_on_with_the_next_game() -> None
     assert [record.is_cut for record in found] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    "token", ["99졸98", "??", "79卒", "79상78", "한수", "\ufffd\ufffd"]
-)
+@pytest.mark.parametrize("token", ["99졸98", "??", "79卒", "79상78", "한수", "\ufffd\ufffd"])
 def test_no_move_is_made_up(token: str) -> None:
     record = read(HEAD + f"\n1. {token} 2. 41병42\n", "utf-8")
     assert record.moves == []

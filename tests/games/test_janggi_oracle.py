@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from janggi_data import VARIANTS, random_fen, uci_moves
 
 from games.janggi import RULE_SETS, Board, Move
-from games.janggi.notation import digits
 from games.janggi.rules import SETUPS, setup_fen
 
 QUICK = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
@@ -128,7 +127,7 @@ def test_notation_equals_the_oracle(fen: str, number: int) -> None:
     for style, text in (
         (pyffish.NOTATION_SAN, board.san(move)),
         (pyffish.NOTATION_LAN, board.lan(move)),
-        (pyffish.NOTATION_JANGGI, digits(board, move)),
+        (pyffish.NOTATION_JANGGI, board.janggi(move)),
     ):
         assert text == pyffish.get_san("janggi", fen, move.uci(), False, style)
 
@@ -159,7 +158,7 @@ def everything(board: Board) -> tuple[object, ...]:
         board.points(),
         board.checkers(),
         board.is_bikjang(),
-        board.legal_moves,
+        list(board.legal_moves),
         board.outcome(claim=True),
         board.move_stack,
     )

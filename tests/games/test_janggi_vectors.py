@@ -11,7 +11,6 @@ from janggi_data import SIDES, VARIANTS, by_id, records, uci_moves
 
 from games.core import InvalidFen
 from games.janggi import Board, Move, square_name
-from games.janggi.notation import digits, parse_digits
 
 REASONS = {"n_move": "no_capture_limit", "move_repetition": "back_and_forth", "unfinished": None}
 
@@ -153,9 +152,10 @@ def test_notation(record: dict[str, Any]) -> None:
     move = Move.from_uci(record["uci"])
     assert board.san(move) == record["san"]
     assert board.lan(move) == record["lan"]
-    assert digits(board, move) == record["janggi"]
+    assert board.janggi(move) == record["janggi"]
     assert board.parse_san(record["san"]) == move
     assert board.parse_san(record["lan"]) == move
-    assert parse_digits(board, record["janggi"]) == move
-    board.push(move)
-    assert board.is_check() == record["gives_check"]
+    assert board.parse_janggi(record["janggi"]) == move
+    assert board.parse_korean(board.korean(move)) == move
+    assert board.gives_check(move) == record["gives_check"]
+    assert board.korean(move).endswith("장군") == record["gives_check"]
