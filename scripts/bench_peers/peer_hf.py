@@ -1,4 +1,5 @@
-"""Peer: Hugging Face transformers' `generate`, constrained to the legal moves by a token trie.
+"""Peer: Hugging Face transformers' `generate`: moves, constrained to the legal ones by a token trie,
+or texts of a given length.
 
 `peer_hf.py seq|batch float32|bfloat16 MODEL_DIR THREADS`: one request at a time, or all requests of
 a round as one statically padded batch. Neither keeps anything between rounds.
@@ -45,6 +46,16 @@ def load() -> tuple[Any, dict[str, Any]]:
             add_special_tokens=False,
         )
         width = encoded["input_ids"].shape[1]
+        if count := batch[0].get("max_tokens"):
+            with torch.inference_mode():
+                out = model.generate(
+                    **encoded,
+                    max_new_tokens=count,
+                    min_new_tokens=count,
+                    do_sample=False,
+                    pad_token_id=end,
+                )
+            return tokenizer.batch_decode(out[:, width:])
         tries = [trie(request["choices"]) for request in batch]
 
         def allowed(row: int, ids: torch.Tensor) -> list[int]:
@@ -71,7 +82,8 @@ def load() -> tuple[Any, dict[str, Any]]:
             start = time.perf_counter()
             texts += generate(batch)
             latencies += [time.perf_counter() - start] * len(batch)
-        return {"texts": texts, "latencies": latencies}
+        tokens = sum(request.get("max_tokens", 0) for request in requests)
+        return {"texts": texts, "tokens": tokens, "latencies": latencies}
 
     return answer, {
         "version": f"transformers {transformers.__version__}, torch {torch.__version__}"

@@ -1,4 +1,5 @@
-// Peer: llama.cpp through node-llama-cpp, a grammar of the legal moves, one sequence (or several) with its own cache.
+// Peer: llama.cpp through node-llama-cpp, one sequence (or several) with its own cache: moves, by a grammar of the legal
+// ones, or texts of at most max_tokens tokens (it knows no way to go on past the model's end of text).
 //
 // `peer_llamacpp.mjs GGUF SEQUENCES THREADS CONTEXT`: game g lives in sequence g % SEQUENCES; each sequence keeps what
 // its last prompt shares with the next. Same conversation with the driver as wire.py: one JSON object a line.
@@ -20,6 +21,15 @@ const completions = Array.from(
     {length: sequences}, () => new LlamaCompletion({contextSequence: context.getSequence()})
 );
 
+async function write({game, prompt, max_tokens: maxTokens}) {
+    const start = performance.now();
+    let tokens = 0;
+    const text = await completions[game % sequences].generateCompletion(
+        prompt, {maxTokens, temperature: 0, onToken: (more) => tokens += more.length}
+    );
+    return {text, tokens, latency: (performance.now() - start) / 1000};
+}
+
 async function move({game, prompt, choices}) {
     const start = performance.now();
     const grammar = await llama.createGrammar({
@@ -34,16 +44,18 @@ async function move({game, prompt, choices}) {
 async function answer(requests) {
     const start = performance.now();
     const cpu = process.cpuUsage();
-    const moves = [];
+    const answers = [];
+    const one = (request) => request.choices ? move(request) : write(request);
     // One sequence cannot take the next prompt before it has answered; several are batched by the library.
-    if (sequences === 1) for (const request of requests) moves.push(await move(request));
-    else moves.push(...await Promise.all(requests.map(move)));
+    if (sequences === 1) for (const request of requests) answers.push(await one(request));
+    else answers.push(...await Promise.all(requests.map(one)));
     const used = process.cpuUsage(cpu);
     return {
         seconds: (performance.now() - start) / 1000,
         cpu_seconds: (used.user + used.system) / 1e6,
-        texts: moves.map(({text}) => text),
-        latencies: moves.map(({latency}) => latency)
+        texts: answers.map(({text}) => text),
+        tokens: answers.reduce((sum, {tokens}) => sum + (tokens ?? 0), 0),
+        latencies: answers.map(({latency}) => latency)
     };
 }
 

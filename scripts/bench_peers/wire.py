@@ -1,8 +1,9 @@
 """The conversation between the benchmark driver and a Python peer: one JSON object a line, over
 stdin and stdout.
 
-The driver sends a list of requests `{"game", "prompt", "choices"}`, one round; the peer answers
-them all and sends `{"seconds", "latencies", "texts", ...}`. A peer says `{"ready": {...}}` first,
+The driver sends a list of requests, one round: moves `{"game", "prompt", "choices"}` or texts
+`{"game", "prompt", "max_tokens"}`; the peer answers them all and sends `{"seconds", "latencies",
+"texts", "tokens", ...}`. A peer says `{"ready": {...}}` first,
 when its model is loaded.
 """
 

@@ -1,0 +1,1 @@
+"""The sections of scripts/bench_engine.py: what each measures, and how it is told."""
