@@ -14,15 +14,19 @@ from engine.outputs import ChoiceOutput
 
 def prefix(engines: Engines, quick: bool) -> dict[str, Any]:
     """Play 8 games from the first ply on a cold engine: the cached share of the prompt tokens after
-    ply 5, and how many tokens that an earlier round had seen were computed again.
+    ply 5, how many tokens that an earlier round had seen were computed again, and how many passes
+    through the weights a round took in which every request was there from the beginning.
     """
     seen: set[tuple[int, ...]] = set()
     again: list[int] = []
-    prompt_tokens = cached_tokens = 0
+    prompt_tokens = cached_tokens = passes = 0
+    plies = rows_at(8, 12 if quick else 40)
     with engines.core() as core:
-        for ply, rows in enumerate(rows_at(8, 12 if quick else 40)):
+        for ply, rows in enumerate(plies):
             requests = [add_choice(core, row, LIKELIHOOD) for row in rows]
+            steps = core.steps
             outputs = run(core)
+            passes += core.steps - steps if ply > 5 else 0
             paths = [prefixes(request.tokens[: request.prompt_len]) for request in requests]
             for request, path in zip(requests, paths, strict=True):
                 metrics = outputs[request.request_id].metrics
@@ -37,6 +41,7 @@ def prefix(engines: Engines, quick: bool) -> dict[str, Any]:
         "prompt_tokens_after_ply_5": prompt_tokens,
         "cached_tokens_after_ply_5": cached_tokens,
         "cached_share_after_ply_5": cached_tokens / prompt_tokens,
+        "passes_per_move": passes / (len(plies) - 6),
         "seen_tokens_recomputed_per_ply_mean": statistics.fmean(again),
         "seen_tokens_recomputed_per_ply_max": max(again),
     }

@@ -139,6 +139,7 @@ async def _long_prompt(engines: Engines, repeats: int) -> dict[str, Any]:
         "loaded_p99_s": p99,
         "p99_over_quiet_p50": p99 / p50,
         "long_prompt_s": statistics.median(long_s),
+        "long_prompt_tokens": len(llm.tokenizer.encode(words(0, 4200))[:4000]),
         "requests": [len(quiet), len(loaded)],
     }
 

@@ -47,6 +47,8 @@ def prefix(setting: Setting) -> Report:
         )
         most = found["seen_tokens_recomputed_per_ply_max"]
         add("tokens seen before, recomputed per ply: most", most, "", "<= 1")
+        passes = found["passes_per_move"]
+        add("passes through the weights per move, likelihood", passes, "", "== 1")
     if found := probes.ask("stampede"):
         over = found["computed_over_unique"]
         add("64 cold agents: prompt tokens computed / unique", over, "", "<= 1.05")

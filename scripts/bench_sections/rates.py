@@ -126,10 +126,6 @@ def moves(setting: Setting) -> Report:
         if cost:
             share = 1.0 - cost["per_s"]
             report.add(f"deterministic, {scoring}: speed it costs", share, "", "<= 0.35")
-    for record in records:
-        if record["name"] == "ours, likelihood" and record.get("passes_per_round"):
-            passes = record["passes_per_round"]
-            report.add("passes through the weights per move, likelihood", passes, "", "== 1")
     return report
 
 
