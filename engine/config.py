@@ -19,6 +19,7 @@ class EngineConfig:
     enable_prefix_caching: keep what was computed, for later prompts with the same beginning.
     max_waiting: requests that may wait; one more fails at once with QueueFull.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
+    quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
     seed: decides the draws of requests that bring no seed of their own.
     """
 
@@ -33,6 +34,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
     num_threads: int | None = None
+    quantization: Literal[None, "int8"] = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -43,6 +45,10 @@ class EngineConfig:
         if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise ValueError(
                 f"EngineConfig.dtype is {self.dtype!r}; use auto, float32, bfloat16 or float16."
+            )
+        if self.quantization not in (None, "int8"):
+            raise ValueError(
+                f"EngineConfig.quantization is {self.quantization!r}; use int8 or None."
             )
         for name in ("max_model_len", "kv_cache_memory", "num_threads"):
             value = getattr(self, name)

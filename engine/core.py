@@ -45,7 +45,9 @@ class EngineCore:
             set_threads(config.num_threads)
         self.dtype = pick_dtype(config.dtype, self.device)
         files = resolve_model(config.model)
-        decoder = load_decoder(files, self.device, self.dtype, config.max_model_len)
+        decoder = load_decoder(
+            files, self.device, self.dtype, config.max_model_len, config.quantization
+        )
         self.tokenizer: Tokenizer = tokenizer_of(files)
         self.max_model_len = len(decoder.cos)
         self.runner = ModelRunner(

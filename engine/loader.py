@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.errors import ModelLoadError
 from engine.files import ModelFiles, read_json
+from engine.linear import Quantization
 from engine.model import Decoder, ModelConfig
 
 _ROPE_DIVISORS = (
@@ -22,7 +23,11 @@ _ROPE_DIVISORS = (
 
 
 def load_decoder(
-    files: ModelFiles, device: torch.device, dtype: torch.dtype, max_model_len: int | None
+    files: ModelFiles,
+    device: torch.device,
+    dtype: torch.dtype,
+    max_model_len: int | None,
+    quantization: Quantization = None,
 ) -> Decoder:
     """The model on its device. Raises ModelLoadError with what is wrong with the files."""
     with ExitStack() as stack:
@@ -34,7 +39,7 @@ def load_decoder(
         length = min(
             max_model_len or config.max_position_embeddings, config.max_position_embeddings
         )
-        return Decoder(config, take, device, dtype, length)
+        return Decoder(config, take, device, dtype, length, quantization)
 
 
 def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:

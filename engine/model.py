@@ -5,7 +5,7 @@ states. It knows nothing of requests, trees and sampling.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.nn.functional import rms_norm, silu
 from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
 from engine.kv_pool import KVPool
-from engine.linear import Linear
+from engine.linear import AnyLinear, Head, Quantization, make_linear
 
 SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM")
 
@@ -123,11 +123,11 @@ class Layer:
     """Weights of one layer; products with the same input are joined."""
 
     input_norm: Tensor
-    qkv: Linear
-    output: Linear
+    qkv: AnyLinear
+    output: AnyLinear
     post_norm: Tensor
-    gate_up: Linear
-    down: Linear
+    gate_up: AnyLinear
+    down: AnyLinear
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,7 @@ class Decoder:
         device: torch.device,
         dtype: torch.dtype,
         max_len: int,
+        quantization: Quantization = None,
     ) -> None:
         """`take` gives a weight by its Hugging Face name; each is asked for once and not kept."""
         self.config = config
@@ -167,8 +168,8 @@ class Decoder:
                 )
             return whole.contiguous().to(device)
 
-        def matrix(shape: tuple[int, int], *names: str) -> Linear:
-            return Linear(weight(shape, *names))
+        def matrix(shape: tuple[int, int], *names: str) -> AnyLinear:
+            return make_linear(weight(shape, *names), None, quantization)
 
         c = config
         hidden, inner = c.hidden_size, c.intermediate_size
@@ -189,9 +190,10 @@ class Decoder:
             for p in (f"model.layers.{i}" for i in range(c.num_layers))
         ]
         self.norm = weight((hidden,), "model.norm.weight")
-        self.head = Linear(self.embedding)
+        head = self.embedding
         if not c.tie_word_embeddings:
-            self.head = matrix((c.vocab_size, hidden), "lm_head.weight")
+            head = weight((c.vocab_size, hidden), "lm_head.weight")
+        self.head = Head(head, quantization)
         frequencies = _frequencies(c.rope_theta, c.head_dim)
         if c.rope_divisors is not None:
             frequencies = frequencies / torch.tensor(c.rope_divisors)
@@ -231,3 +233,7 @@ class Decoder:
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in the model's dtype."""
         return self.head(hidden)
+
+    def logit_blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """The logits in blocks of the vocabulary: (first token, [rows, tokens]), one after the other."""
+        return self.head.blocks(hidden)

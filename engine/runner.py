@@ -17,7 +17,6 @@ from engine.sampling import Draw, sample
 from engine.scheduler import Chunk
 from engine.text import TextTask
 
-_BLOCK = 4096  # tokens of the vocabulary whose logits exist at a time
 _SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
 _CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
 
@@ -115,28 +114,23 @@ class ModelRunner:
         The vocabulary is taken block by block: the logits of a block stay in the processor's cache, and the
         full matrix of them never exists.
         """
-        head = self.decoder.head.weight
         count = len(hidden)
         order = np.argsort(tokens, kind="stable")
         pair_rows = torch.from_numpy(rows[order]).to(hidden.device)
         pair_tokens = torch.from_numpy(tokens[order]).to(hidden.device)
-        bounds = np.searchsorted(tokens[order], np.arange(0, len(head) + _BLOCK, _BLOCK))
+        ordered = tokens[order]
         picked = hidden.new_empty(len(rows), dtype=torch.float32)
         top = hidden.new_full((count, 1), float("-inf"), dtype=torch.float32)
         total = hidden.new_zeros((count, 1), dtype=torch.float32)
-        logits = hidden.new_empty((count, _BLOCK))
-        wide = torch.empty_like(logits, dtype=torch.float32)
-        for index, first in enumerate(range(0, len(head), _BLOCK)):
-            block = head[first : first + _BLOCK]
-            if len(block) < _BLOCK:
-                logits = hidden.new_empty((count, len(block)))
+        wide = hidden.new_empty(0, dtype=torch.float32)
+        for first, logits in self.decoder.logit_blocks(hidden):
+            if wide.shape != logits.shape:
                 wide = torch.empty_like(logits, dtype=torch.float32)
-            torch.mm(hidden, block.t(), out=logits)
             new_top = torch.maximum(top, logits.amax(dim=1, keepdim=True).float())
             total *= torch.exp(top - new_top)
             total += wide.copy_(logits).sub_(new_top).exp_().sum(dim=1, keepdim=True)
             top = new_top
-            low, high = bounds[index], bounds[index + 1]
+            low, high = np.searchsorted(ordered, (first, first + logits.shape[1]))
             picked[low:high] = logits[pair_rows[low:high], pair_tokens[low:high] - first].float()
         logprobs = picked - (top + total.log())[pair_rows, 0]
         result = np.empty(len(rows))
