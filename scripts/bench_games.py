@@ -84,7 +84,7 @@ def main() -> None:
 
     def ours() -> Work:
         boards = [Board(fen) for fen in janggi]
-        return lambda: len([board.legal_moves for board in boards])
+        return lambda: len([list(board.legal_moves) for board in boards])
 
     def python_chess() -> Work:
         boards = [chess.Board(fen) for fen in chess_fens]

@@ -1,9 +1,10 @@
-"""The examples in the docstrings of `games.janggi`, and that every public method has one."""
+"""The examples in the docstrings of `games.janggi` and on its page, and that every public method has one."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,13 @@ MODULES = ("board", "move", "rules", "svg")
 def test_examples(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"games.janggi.{name}"))
     assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_the_tour_of_the_packages_page() -> None:
+    page = Path(__file__).parent.parent.parent / "games" / "README.md"
+    result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert result.attempted > 10
     assert result.failed == 0
 
 
