@@ -197,7 +197,7 @@ def abort(engines: Engines, quick: bool) -> dict[str, Any]:
 
 
 def choices(engines: Engines, quick: bool) -> dict[str, Any]:
-    """Milliseconds per position for what a constraint costs: token ids of the choices, their trie
+    """CPU milliseconds per position for what a constraint costs: token ids of the choices, their trie
     and its mask, and the draw. The texts of moves repeat, so their ids come from a cache mostly.
     """
     rows = [row for rows in rows_at(8, 20 if quick else 40) for row in rows]
@@ -206,16 +206,16 @@ def choices(engines: Engines, quick: bool) -> dict[str, Any]:
         for row in rows[:8]:
             core.tokenizer.encode_choice(row["choices"][0])
         for row in rows:
-            at = [time.perf_counter()]
+            at = [time.thread_time()]
             ids = [core.tokenizer.encode_choice(text) for text in row["choices"]]
-            at.append(time.perf_counter())
+            at.append(time.thread_time())
             tree = ChoiceTree(ids)
-            at.append(time.perf_counter())
+            at.append(time.thread_time())
             tree.ancestors()
-            at.append(time.perf_counter())
+            at.append(time.thread_time())
             logs, _, _ = normalise(tree.log_probabilities(-1.0 - 0.01 * tree.edge_tokens))
             draw(logs, row["choices"], ChoiceParams(), 0)
-            at.append(time.perf_counter())
+            at.append(time.thread_time())
             for name, start, end in zip(parts, at, at[1:], strict=False):
                 parts[name] += end - start
     per_position = {f"{name}_ms": 1000 * s / len(rows) for name, s in parts.items()}

@@ -126,10 +126,10 @@ def choices(setting: Setting) -> Report:
     probes = _Probes("choices", setting)
     if found := probes.ask("choices"):
         for part in ("ids", "trie", "mask"):
-            probes.report.add(f"{part} of the choices, per position", found[f"{part}_ms"], "ms")
+            probes.report.add(f"{part} of the choices, per position", found[f"{part}_ms"], "CPU ms")
         total = found["trie_and_constraint_ms"]
-        probes.report.add("trie and constraint per position", total, "ms", "<= 0.2")
-        probes.report.add("probabilities and draw, per position", found["draw_ms"], "ms")
+        probes.report.add("trie and constraint per position", total, "CPU ms", "<= 0.2")
+        probes.report.add("probabilities and draw, per position", found["draw_ms"], "CPU ms")
     return probes.report
 
 

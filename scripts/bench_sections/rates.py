@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ ONE_AT_A_TIME = "transformers, one at a time"
 TEXT_TOKENS = 64
 TEXT_STREAMS = 16
 STREAMS = (1, 2, 4, 8, 16, 32, 64)
-LLAMACPP_STREAMS = (1, 8, 32)  # a cold sequence computes its whole prompt, so 64 take minutes
+PEER_STREAMS = (1, 8, 32)  # a cold sequence computes its whole prompt, so 64 take minutes
 STREAM_TEXT_TOKENS = 16
 
 
@@ -166,57 +167,77 @@ def _ratio(report: Report, records: list[dict[str, Any]], name: str, base: str, 
         report.add(f"{name} / {base}", found["per_s"], "x", goal)
 
 
+@dataclass(frozen=True)
+class Series:
+    """One line over the number of streams: a peer for all numbers, or one for each of them."""
+
+    name: str
+    peers: list[Peer]
+    numbers: tuple[int, ...]
+    tokens: int = 0  # of a text; 0 for moves
+
+    def peer(self, number: int) -> Peer | None:
+        if number not in self.numbers or not self.peers:
+            return None
+        return self.peers[self.numbers.index(number) if len(self.peers) > 1 else 0]
+
+
 def streams(setting: Setting) -> Report:
-    """Rates over the number of streams: moves of ours and the peers, and texts of ours."""
-    counts = (1, 8, 64) if setting.quick else STREAMS
-    series: dict[str, tuple[list[Peer], tuple[int, ...], int]] = {
-        # name: (a peer for all numbers of streams or one for each, the numbers, tokens of a text)
-        "ours, masked": ([setting.ours("ours, masked")], counts, 0),
-        "ours, likelihood": ([setting.ours("ours, likelihood", "likelihood")], counts, 0),
-        "ours, text": ([setting.ours("ours, text")], counts, STREAM_TEXT_TOKENS),
-        "llama.cpp": (
-            [peer for n in LLAMACPP_STREAMS for peer in setting.llamacpp(n)],
-            LLAMACPP_STREAMS,
-            0,
-        ),
-        "transformers, static batch": (
-            setting.transformers("transformers, static", "peer_hf.py", "batch", "bfloat16"),
-            LLAMACPP_STREAMS,
-            0,
-        ),
-    }
+    """Rates over the number of streams: moves of ours and the peers, and texts of ours. The peers
+    take turns at each number; ours go over the numbers twice, up and down.
+    """
+    numbers = (1, 8, 64) if setting.quick else STREAMS
+    few = (1, 8) if setting.quick else PEER_STREAMS
+    static = setting.transformers("transformers, static", "peer_hf.py", "batch", "bfloat16")
+    every = [
+        Series("ours, masked", [setting.ours("ours, masked")], numbers),
+        Series("ours, likelihood", [setting.ours("ours, likelihood", "likelihood")], numbers),
+        Series("ours, text", [setting.ours("ours, text")], numbers, STREAM_TEXT_TOKENS),
+        Series("llama.cpp", [peer for n in few for peer in setting.llamacpp(n)], few),
+        Series("transformers, static batch", static, few),
+    ]
+    series = [s for s in every if not setting.only or any(w in s.name for w in setting.only)]
     report = Report("streams")
-    rates: dict[str, dict[int, float]] = {}
-    for name, (peers, numbers, tokens) in series.items():
-        if setting.only and not any(word in name for word in setting.only):
-            continue
-        if setting.quick and not name.startswith("ours"):
-            numbers = numbers[:2]
-        if len(peers) == 1:
-            peers = peers * len(numbers)
-        running: RunningPeer | None = None
-        try:
-            for peer, number in zip(peers, numbers, strict=False):
-                if running is None or running.peer is not peer:
-                    if running is not None:
-                        running.close()
-                    running = None
-                    running = RunningPeer(peer)
-                done = _at(running, number, tokens)
-                rates.setdefault(name, {})[number] = rate = done.done / done.seconds
-                note(f"{name}, {number} streams: {rate:.2f}/s")
-        except PeerFailed as error:
-            report.failures.append(f"{name}: {error}")
-        finally:
-            if running is not None:
-                running.close()
-    _tell_streams(report, rates)
+    rates: dict[str, dict[int, list[float]]] = {}
+    running: dict[Peer, RunningPeer] = {}
+    failed: set[str] = set()
+    try:
+        for again in range(1 if setting.quick else 2):
+            for number in reversed(numbers) if again else numbers:
+                for one in series:
+                    peer = one.peer(number)
+                    theirs = not one.name.startswith("ours")
+                    if peer is None or one.name in failed or (again and theirs):
+                        continue
+                    try:
+                        if peer not in running:
+                            running[peer] = RunningPeer(peer)
+                        done = _at(running[peer], number, one.tokens, SEED + 100 * again + number)
+                    except PeerFailed as error:
+                        report.failures.append(f"{one.name}: {error}")
+                        failed.add(one.name)
+                        if peer in running:
+                            running.pop(peer).close()
+                        continue
+                    if len(one.peers) > 1:
+                        running.pop(peer).close()
+                    rate = done.done / done.seconds
+                    rates.setdefault(one.name, {}).setdefault(number, []).append(rate)
+                    note(f"{one.name}, {number} streams: {rate:.2f}/s")
+    finally:
+        for left in running.values():
+            left.close()
+    medians = {
+        name: {number: statistics.median(values) for number, values in points.items()}
+        for name, points in rates.items()
+    }
+    _tell_streams(report, medians)
     return report
 
 
-def _at(running: RunningPeer, number: int, tokens: int) -> Repeat:
+def _at(running: RunningPeer, number: int, tokens: int, seed: int) -> Repeat:
     """`number` games, in rounds enough for a steady figure; other games for each number."""
-    rows: list[Row] = list(workload(number, FIRST_PLY + 17, SEED + number))
+    rows: list[Row] = list(workload(number, FIRST_PLY + 17, seed))
     if tokens:
         return run_texts(running, rows, tokens)
     if running.peer.slow:

@@ -132,3 +132,12 @@ def test_a_peer_that_cannot_start_says_why_and_the_rest_goes_on(bench: Any) -> N
     assert "no such library" in broken["failure"]
     assert absent["failure"] == "no Node.js"
     assert (good["done"], good["legal"], good["repeats_per_s"]) == (8, 8, [2.0, 2.0])
+
+
+def test_a_series_takes_its_peer_by_the_number_of_streams(bench: Any) -> None:
+    rates, peer = bench("bench_sections.rates"), bench("bench_peers.processes").Peer
+    one, two = peer("one", (), 1), peer("two", (), 1)
+    assert rates.Series("ours", [one], (1, 8, 64)).peer(64) is one
+    assert rates.Series("llama.cpp", [one, two], (1, 8)).peer(8) is two
+    assert rates.Series("llama.cpp", [one, two], (1, 8)).peer(64) is None
+    assert rates.Series("absent", [], (1, 8)).peer(8) is None
