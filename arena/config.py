@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 import games
+from games.openings import load_openings
 
 MAX_AGENTS = 256  # 65,280 games a cycle
 
@@ -155,6 +156,10 @@ class TournamentConfig(_Model):
     rules: str | None = None
     setup: str | None = None
     start_fen: str | None = None
+    openings: str | None = (
+        None  # "balanced", or a PGN, GIB, EPD or FEN file; each pair plays one with both colours
+    )
+    opening_plies: int | None = Field(default=None, ge=1)  # of an opening, at most
     agents: Annotated[
         Annotated[int, Tag("count")] | Annotated[tuple[AgentConfig, ...], Tag("list")],
         Discriminator(lambda value: "count" if type(value) is int else "list"),
@@ -174,6 +179,13 @@ class TournamentConfig(_Model):
     def model_path(self) -> str:
         """What the engine loads: `model`, or the bundled model's path for "tiny"."""
         return bundled_model() if self.model == "tiny" else self.model
+
+    def load_openings(self) -> list[games.Opening]:
+        """The openings in their order; the start alone if none were asked for. Raises `GameError`."""
+        if self.openings is None:
+            return [games.Opening(start_fen=self.start_fen, setup=self.setup)]
+        game = games.get_game(self.game)
+        return load_openings(game, self.openings, self.rules, self.opening_plies)
 
     @field_validator("agents", mode="before")
     @classmethod
@@ -211,6 +223,9 @@ class TournamentConfig(_Model):
     @model_validator(mode="after")
     def _start_is_playable(self) -> TournamentConfig:
         start = games.get_game(self.game).position(self.start_fen, self.rules, self.setup)
+        if self.openings is not None and (self.start_fen is not None or self.setup is not None):
+            raise ValueError("give openings, or a start_fen or setup for all games, not both")
+        self.load_openings()
         for index, agent in enumerate(() if isinstance(self.agents, int) else self.agents):
             notation = getattr(agent, "notation", None)
             if notation is not None and notation not in start.game.notations:

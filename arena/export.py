@@ -79,11 +79,12 @@ def game_pgn(
         tags |= {"SetUp": "1", "FEN": position.start_fen}
     tags["Termination"] = _TERMINATIONS[record["termination"]]
 
+    style = "san" if "san" in game.notations else game.notations[0]
     tokens: list[str] = []
     for move in moves:
         dots = "." if position.turn == 0 else "..."
         full_move = position.fen().split()[-1]  # the last field of a FEN, in all games
-        san = position.notation(move["uci"], "san")
+        san = position.notation(move["uci"], style)
         tokens += [full_move + dots, san, "{" + _comment(move) + "}"]
         position.push(move["uci"])
     if record["reason"]:

@@ -24,6 +24,8 @@ _HELP = {
     "rules": "Rule set of the game.",
     "setup": "Start setup of the game.",
     "start_fen": "Start position.",
+    "openings": "balanced, or a PGN, GIB, EPD or FEN file; each pair plays one with both colours.",
+    "opening_plies": "Plies of an opening, at most.",
     "agents": "How many of the roster, or names with commas between: random,greedy,Dragon.",
     "cycles": "How often everybody meets everybody, with both colours.",
     "max_plies": "A game that is longer is adjudicated.",

@@ -72,6 +72,9 @@ async def play(
                 return
             side, ply = position.turn, position.ply
             legal = position.legal_moves()
+            if ply < len(spec.opening) and (uci := spec.opening[ply]) in legal:
+                yield _moved(spec, position, MoveChoice(uci), style, 0.0)
+                continue
             view = GameView(position, position.moves(), legal, spec, side, ply)
             began = clock()
             try:
@@ -105,22 +108,30 @@ async def play(
                 illegal = f"{uci!r} is not legal for {game.sides[side]}"
                 yield result(Termination.ILLEGAL_MOVE, illegal, winner=1 - side)
                 return
-            notation = position.notation(uci, style)
-            position.push(uci)
-            yield MoveRecord(
-                run_id=spec.run_id,
-                number=spec.number,
-                ply=ply,
-                side=side,
-                choice=choice,
-                notation=notation,
-                fen=position.fen(),
-                key=position.key(),
-                elapsed_s=elapsed,
-            )
+            yield _moved(spec, position, choice, style, elapsed)
     finally:
         for agent in agents:
             await agent.close()
+
+
+def _moved(
+    spec: GameSpec, position: games.Position, choice: MoveChoice, style: str, elapsed: float
+) -> MoveRecord:
+    """Play the move on `position` and say what there is to record of it."""
+    ply, side = position.ply, position.turn
+    notation = position.notation(choice.uci, style)
+    position.push(choice.uci)
+    return MoveRecord(
+        run_id=spec.run_id,
+        number=spec.number,
+        ply=ply,
+        side=side,
+        choice=choice,
+        notation=notation,
+        fen=position.fen(),
+        key=position.key(),
+        elapsed_s=elapsed,
+    )
 
 
 async def _ask(agent: Agent, view: GameView) -> MoveChoice:

@@ -31,6 +31,7 @@ def round_robin(n: int, cycles: int = 1) -> list[tuple[int, int, int]]:
 def game_specs(config: TournamentConfig, run_id: int) -> list[GameSpec]:
     """Every game of the tournament in the order in which they start."""
     agents = resolve_agents(config)
+    openings = config.load_openings()
     return [
         GameSpec(
             run_id=run_id,
@@ -38,8 +39,9 @@ def game_specs(config: TournamentConfig, run_id: int) -> list[GameSpec]:
             round=round_,
             game=config.game,
             rules=config.rules,
-            setup=config.setup,
-            start_fen=config.start_fen,
+            setup=opening.setup,
+            start_fen=opening.start_fen,
+            opening=opening.moves,
             agents=(agents[first], agents[second]),
             seed=config.seed,
             max_plies=config.max_plies,
@@ -48,4 +50,6 @@ def game_specs(config: TournamentConfig, run_id: int) -> list[GameSpec]:
         for number, (round_, first, second) in enumerate(
             round_robin(len(agents), config.cycles), start=1
         )
+        # A game and its return game share an opening: one index for the whole tournament.
+        for opening in [openings[(number - 1) // 2 % len(openings)]]
     ]

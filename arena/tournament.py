@@ -108,7 +108,9 @@ def recorded_config(
     `overrides` are settings that decide where games run, not how they go.
     """
     recorded = queries.run_snapshot(store, run_id)["run"]["config"]
-    return TournamentConfig.model_validate(recorded | dict(overrides or {}))
+    # The games have their openings in their records; the book may be gone.
+    without_book = {"openings": None, "opening_plies": None}
+    return TournamentConfig.model_validate(recorded | without_book | dict(overrides or {}))
 
 
 @contextlib.contextmanager
@@ -157,9 +159,12 @@ async def host(
                 for run_id, config in zip(resumed, configs, strict=True)
             ]
         await runtime.start()
-        for config in configs:
-            runtime.check(game_specs(config, run_id=0))
-        if not resumed:
+        if resumed:
+            for run in progress.runs:
+                runtime.check(run.specs)
+        else:
+            for config in configs:
+                runtime.check(game_specs(config, run_id=0))
             progress.runs = create_runs(configs, store)
             stack.enter_context(claimed([run.id for run in progress.runs], store))
         await _play(progress.runs, store, runtime, progress)

@@ -41,6 +41,7 @@ class GameSpec:
     seed: int  # of the run; every draw is keyed by (seed, number, ply, purpose)
     max_plies: int
     move_time_limit: float | None = None  # seconds per move
+    opening: tuple[str, ...] = ()  # moves that are played without asking the agents
     moves: tuple[str, ...] = ()
 
 

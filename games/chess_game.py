@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import chess
 
+from games.chess_openings import OPENINGS
 from games.chess_reading import spellings
 from games.core import (
     Game,
@@ -197,4 +198,5 @@ GAME = Game(
     pgn_variant=None,
     factory=ChessPosition,
     describe=describe,
+    openings=OPENINGS,
 )

@@ -179,6 +179,15 @@ class Position(Protocol):
 
 
 @dataclass(frozen=True)
+class Opening:
+    """Moves, in UCI, that a game begins with, from a FEN, a setup or the usual start."""
+
+    moves: tuple[str, ...] = ()
+    start_fen: str | None = None
+    setup: str | None = None
+
+
+@dataclass(frozen=True)
 class Game:
     """A game as a record: what match play, prompts, files and the browser need to know of it."""
 
@@ -197,6 +206,9 @@ class Game:
     pgn_variant: str | None  # the PGN tag `Variant`, None for chess
     factory: Callable[[str | None, str, str | None], Position] = field(repr=False, compare=False)
     describe: Callable[[str, str], str] = field(repr=False, compare=False)
+    openings: tuple[Opening, ...] = field(
+        default=(), repr=False
+    )  # balanced, to be played with both colours
 
     def rules_text(self, rules: str | None = None, notation: str | None = None) -> str:
         """The rules and the notation as language models are told them. Raises `UnknownRules` and `GameError`."""

@@ -23,7 +23,9 @@ from arena.store.database import Database, DatabaseError
 from arena.store.schema import AgentRow, EventRow, GameRow, MoveRow, RatingRow, RunRow
 from arena.types import GameSpec
 
-_SPEC_FIELDS = ("rules", "setup", "start_fen", "seed", "max_plies", "move_time_limit")
+_SPEC_FIELDS = (
+    *("rules", "setup", "start_fen", "opening", "seed", "max_plies", "move_time_limit"),
+)
 _agent_config: TypeAdapter[AgentConfig] = TypeAdapter(AgentConfig)
 
 
@@ -224,7 +226,7 @@ class Store:
                     game=run.game,
                     agents=(agents[row.first], agents[row.second]),
                     moves=tuple(moves.get(row.number, ())),
-                    **row.spec,
+                    **(row.spec | {"opening": tuple(row.spec.get("opening", ()))}),
                 )
                 for row in rows
             ]

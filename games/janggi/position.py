@@ -17,6 +17,7 @@ from games.janggi.describe import NOTATIONS, describe
 from games.janggi.fen import letters_by_square
 from games.janggi.geometry import FILES, RANKS, VALUES
 from games.janggi.move import UCI
+from games.janggi.openings import OPENINGS
 from games.janggi.reading import spellings
 from games.janggi.rules import RULE_SETS, SETUPS, START_FEN, setup_fen
 from games.reading import read_reply
@@ -139,4 +140,5 @@ GAME = Game(
     pgn_variant="Janggi",
     factory=JanggiPosition,
     describe=describe,
+    openings=OPENINGS,
 )
