@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -19,8 +20,9 @@ import click
 from rich.console import Console
 
 from arena.config import ConfigError, LlmAgent, TournamentConfig, load_config, resolve_agents
-from arena.export import export_pgn
+from arena.export import FORMATS, ExportRefused, export_gib, export_pgn
 from arena.flags import WHERE, given, tournament_flags
+from arena.imports import ImportRefused, import_files
 from arena.page import PORT, Page, PortInUse
 from arena.runtime import RuntimeStartError, make_runtime
 from arena.store import DatabaseError, RunBusy, Store, queries
@@ -61,7 +63,10 @@ def run_command(arguments: Sequence[str]) -> int:
         return _fail(WRONG_INPUT, error.format_message())
     except (TournamentFailed, RuntimeStartError, RunBusy) as error:
         return _fail(FAILED, str(error))
-    except (ConfigError, DatabaseError, PortInUse, ModelLoadError) as error:
+    except (
+        *(ConfigError, DatabaseError, ExportRefused, ImportRefused),
+        *(PortInUse, ModelLoadError),
+    ) as error:
         return _fail(WRONG_INPUT, str(error))
     except EngineError as error:
         return _fail(FAILED, str(error))
@@ -174,20 +179,64 @@ def standings(run_id: int | None, database: str) -> None:
 @click.argument("run_id", metavar="[RUN]", required=False, type=int)
 @click.option("--game", "number", type=int, help="Only this game, also if it is not finished.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="gib is for janggi, in cp949.  [default: by the name of the file, else pgn]",
+)
 @database_flag
-def export(run_id: int | None, number: int | None, output: Path | None, database: str) -> None:
-    """Write the games of a run (default: the newest) as PGN."""
+def export(
+    run_id: int | None, number: int | None, output: Path | None, form: str | None, database: str
+) -> None:
+    """Write the games of a run (default: the newest) as PGN, or janggi as GIB."""
+    if form is None:
+        form = "gib" if output is not None and output.suffix.lower() == ".gib" else "pgn"
     with Store.open(database, create=False) as store:
         wanted = _newest(store) if run_id is None else run_id
+        buffer = io.BytesIO()
+        if form == "gib":
+            count = export_gib(store, wanted, buffer, number)
+        else:
+            text = io.TextIOWrapper(buffer, encoding="utf-8", newline="\n", write_through=True)
+            count = export_pgn(store, wanted, text, number)
         if output is None:
-            export_pgn(store, wanted, sys.stdout, number)
+            sys.stdout.buffer.write(buffer.getbuffer())
             return
         try:
-            with output.open("w", encoding="utf-8") as out:
-                count = export_pgn(store, wanted, out, number)
+            output.write_bytes(buffer.getbuffer())
         except OSError as error:
             raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from None
         click.echo(f"{count} games in {output}")
+
+
+@cli.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run.  [default: that of the file]")
+@database_flag
+def import_(files: tuple[Path, ...], name: str | None, database: str) -> None:
+    """Put the games of PGN and GIB FILES into the database, to replay them in the browser.
+
+    They become a finished run of each game, with the players as its agents. Games that were
+    imported before are left out. What cannot be read is told, and the rest is imported.
+    """
+    with Store.open(database) as store:
+        done = import_files(store, files, lambda text: click.echo(f"arena: {text}", err=True), name)
+    for run_id, game, count, players in done.runs:
+        click.echo(f"Run {run_id}: {count} games of {game}, {players} players")
+    parts = [f"{done.read} games read"]
+    for count, what in (
+        (done.cut, "of them only in part"),
+        (done.known, "imported before and left out"),
+        (done.skipped, "that could not be read"),
+    ):
+        parts += [f"{count} {what}"] * bool(count)
+    click.echo(", ".join(parts))
+    if done.runs:
+        flags = {"database": database}
+        click.echo(f"To look at them: arena serve{_database_flag(flags)}")
+    if not done.read:
+        raise ImportRefused("No game could be read: give files in PGN or GIB.")
 
 
 def _play_new(configs: Sequence[TournamentConfig], flags: dict[str, Any]) -> None:

@@ -1,25 +1,27 @@
-"""Writes recorded games as PGN (the Portable Game Notation standard; tag `Variant` for games other
-than chess).
+"""Writes recorded games as PGN, and janggi as GIB.
 
-Moves are replayed by the rules and written in the game's SAN, so that a reader accepts what is
-written. Knows no game in particular.
+Moves are replayed by the rules, so that a reader accepts what is written. Knows no game in
+particular; the formats are in `games.pgn` and `games.janggi.gib`.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, TextIO
 
 import games
 from arena.store import Store, queries
 from arena.types import Termination
+from games import pgn
+from games.janggi import gib
+from games.records import Note, Record
 
-LINE = 80  # PGN standard, 4.3: lines of export format are shorter than this
+FORMATS = ("pgn", "gib")
 
 # Values of the tag `Termination` in the PGN standard, 9.8.1.
-_TERMINATIONS = {
+TERMINATIONS = {
     Termination.NORMAL: "normal",
     Termination.PLY_LIMIT: "adjudication",
     Termination.ILLEGAL_MOVE: "rules infraction",
@@ -27,8 +29,16 @@ _TERMINATIONS = {
     Termination.RESIGNATION: "normal",
     Termination.TIMEOUT: "time forfeit",
     Termination.CRASH: "abandoned",
+    Termination.RECORDED: "normal",
     None: "unterminated",
 }
+
+
+_TOLD = ("mode", "notation", "strength", "temperature", "depth")  # of an agent's settings
+
+
+class ExportRefused(ValueError):
+    """The games cannot be written in that format; the message is one sentence."""
 
 
 def export_pgn(store: Store, run_id: int, out: TextIO, number: int | None = None) -> int:
@@ -37,92 +47,123 @@ def export_pgn(store: Store, run_id: int, out: TextIO, number: int | None = None
     Returns how many games were written. Raises UnknownRun, and IllegalMove for a record that the
     rules refuse.
     """
+    count = 0
+    for count, record in enumerate(_records(store, run_id, number), 1):
+        out.write("\n" * (count > 1) + pgn.dumps([record]))
+    return count
+
+
+def export_gib(store: Store, run_id: int, out: BinaryIO, number: int | None = None) -> int:
+    """The same as GIB, in cp949. Raises ExportRefused for another game than janggi."""
+    game = queries.run_snapshot(store, run_id)["run"]["game"]
+    if game != "janggi":
+        raise ExportRefused(f"GIB is a format of janggi: run {run_id} is {game}, export it as PGN.")
+    count = 0
+    for count, record in enumerate(_records(store, run_id, number, is_gib=True), 1):
+        out.write(b"\n" * (count > 1) + gib.dumps([record]))
+    return count
+
+
+def _records(
+    store: Store, run_id: int, number: int | None, *, is_gib: bool = False
+) -> Iterator[Record]:
     snapshot = queries.run_snapshot(store, run_id)
     numbers = [game["number"] for game in snapshot["games"] if game["status"] == "finished"]
-    if number is not None:
-        numbers = [number]
-    for written, wanted in enumerate(numbers):
-        out.write("\n" * bool(written))
+    for wanted in numbers if number is None else [number]:
         detail = queries.game_detail(store, run_id, wanted)
-        out.write(game_pgn(snapshot["run"], snapshot["agents"], detail["game"], detail["moves"]))
-    return len(numbers)
+        yield game_record(
+            snapshot["run"], snapshot["agents"], detail["game"], detail["moves"], is_gib=is_gib
+        )
 
 
-def game_pgn(
+def game_record(
     run: Mapping[str, Any],
     agents: list[dict[str, Any]],
     record: Mapping[str, Any],
     moves: Iterable[Mapping[str, Any]],
-) -> str:
-    """One game, from the dictionaries of `arena.store.queries`. White is who moves first."""
-    game = games.get_game(run["game"])
+    *,
+    is_gib: bool = False,
+) -> Record:
+    """One game, from the dictionaries of `arena.store.queries`. White is who moves first.
+
+    An imported game has the headers that it came with; with `is_gib` those of a GIB file as they
+    are.
+    """
     asked = record["spec"]
-    position = game.position(asked["start_fen"], asked["rules"], asked["setup"])
+    start = games.get_game(run["game"]).position(asked["start_fen"], asked["rules"], asked["setup"])
+    tags = dict(asked.get("headers", ())) or _tags(run, agents, record)
+    if asked.get("format") == "gib" and not is_gib:
+        tags = gib.pgn_headers(tags)
+    found = Record(
+        run["game"],
+        start.start_fen,
+        headers=tags,
+        result=record["result"] or "*",
+        rules=start.rules,
+    )
+    clocks = _Clocks(asked["move_time_limit"], pgn.time_control(tags))
+    for ply, move in enumerate(moves, 1):
+        found.moves.append(move["uci"])
+        elapsed = move["elapsed_s"]
+        found.notes[ply] = Note(
+            text=move["thoughts"] or "",
+            elapsed_s=elapsed,
+            clock_s=clocks.after(move["side"], elapsed),
+            probability=None if move["logprob"] is None else math.exp(move["logprob"]),
+            prompt_tokens=move["prompt_tokens"],
+            cached_tokens=move["cached_tokens"],
+        )
+    found.ending = record["reason"] or ""
+    if record["points"]:
+        found.ending += " {:g}-{:g}".format(*record["points"])
+    return found
+
+
+class _Clocks:
+    """What is left on the clocks: of the time for one move, or of that for the game."""
+
+    def __init__(self, per_move: float | None, control: tuple[float, float] | None) -> None:
+        self._per_move = per_move
+        self._control = control
+        self._left = [control[0]] * 2 if control else [0.0] * 2
+
+    def after(self, side: int, elapsed: float | None) -> float | None:
+        if self._per_move is not None:
+            return None if elapsed is None else max(0.0, self._per_move - elapsed)
+        if self._control is None:
+            return None
+        if elapsed is not None:
+            self._left[side] += self._control[1] - elapsed
+        return max(0.0, self._left[side])
+
+
+def _tags(
+    run: Mapping[str, Any], agents: list[dict[str, Any]], record: Mapping[str, Any]
+) -> dict[str, str]:
     played = datetime.datetime.fromtimestamp(
         record["started_at"] or run["created_at"], datetime.UTC
     )
-    result = record["result"] or "*"
+    players = {"White": agents[record["first"]], "Black": agents[record["second"]]}
     tags = {
         "Event": run["name"],
         "Site": "?",
         "Date": played.strftime("%Y.%m.%d"),
         "Round": str(record["round"]),
-        "White": agents[record["first"]]["name"],
-        "Black": agents[record["second"]]["name"],
-        "Result": result,
+        **{side: agent["name"] for side, agent in players.items()},
     }
-    if game.pgn_variant:
-        tags["Variant"] = game.pgn_variant
-    if asked["rules"]:
-        tags["Rules"] = asked["rules"]
-    if position.start_fen != game.start_fen:
-        tags |= {"SetUp": "1", "FEN": position.start_fen}
-    tags["Termination"] = _TERMINATIONS[record["termination"]]
-
-    style = "san" if "san" in game.notations else game.notations[0]
-    tokens: list[str] = []
-    for move in moves:
-        dots = "." if position.turn == 0 else "..."
-        full_move = position.fen().split()[-1]  # the last field of a FEN, in all games
-        san = position.notation(move["uci"], style)
-        tokens += [full_move + dots, san, "{" + _comment(move) + "}"]
-        position.push(move["uci"])
-    if record["reason"]:
-        tokens.append("{" + _ending(record) + "}")
-    tokens.append(result)
-    head = "".join(f'[{name} "{_quoted(value)}"]\n' for name, value in tags.items())
-    return head + "\n" + "\n".join(_lines(tokens)) + "\n"
-
-
-def _comment(move: Mapping[str, Any]) -> str:
-    """Elapsed time as PGN's %emt, then the probability that the agent gave its move."""
-    minutes, seconds = divmod(move["elapsed_s"] or 0.0, 60)
-    text = f"[%emt {int(minutes) // 60}:{int(minutes) % 60:02}:{seconds:06.3f}]"
-    if move["logprob"] is not None:
-        text += f" p={math.exp(move['logprob']):.3g}"
-    return text
-
-
-def _ending(record: Mapping[str, Any]) -> str:
-    text = str(record["reason"])
-    if record["points"]:
-        text += " {:g}-{:g}".format(*record["points"])
-    return " ".join(text.replace("}", ")").split())
-
-
-def _quoted(value: str) -> str:
-    return " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _lines(tokens: Iterable[str]) -> list[str]:
-    """Tokens joined by spaces, broken before the line is full; a longer comment is broken at its
-    spaces.
-    """
-    lines = [""]
-    for token in tokens:
-        for word in [token] if len(token) < LINE else token.split():
-            if lines[-1] and len(lines[-1]) + 1 + len(word) >= LINE:
-                lines.append(word)
-            else:
-                lines[-1] += " " * bool(lines[-1]) + word
-    return lines
+    limit = record["spec"]["move_time_limit"]
+    if limit is not None:
+        tags["TimeControl"] = f"1/{limit:g}"
+    for side, agent in players.items():
+        config = agent["config"]
+        settings = [
+            f"{key}={value}" for key, value in config.items() if key in _TOLD and value is not None
+        ]
+        tags[f"{side}Type"] = "program"
+        tags[f"{side}Agent"] = " ".join([config["type"], *settings])
+        model = config.get("model") or run["config"].get("model")
+        if config["type"] == "llm" and model:
+            tags[f"{side}Model"] = str(model)
+    termination = record["termination"]
+    tags["Termination"] = TERMINATIONS[termination and Termination(termination)]
+    return tags

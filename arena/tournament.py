@@ -103,11 +103,14 @@ def create_runs(configs: Sequence[TournamentConfig], store: Store) -> list[Run]:
 def recorded_config(
     run_id: int, store: Store, overrides: Mapping[str, Any] | None = None
 ) -> TournamentConfig:
-    """The configuration of a run that is to be resumed. Raises UnknownRun.
+    """The configuration of a run that is to be resumed. Raises UnknownRun, and DatabaseError for
+    an imported one.
 
     `overrides` are settings that decide where games run, not how they go.
     """
     recorded = queries.run_snapshot(store, run_id)["run"]["config"]
+    if recorded.get("kind") == "imported":
+        raise DatabaseError(f"Run {run_id} was imported: there is nothing to play.")
     # The games have their openings in their records; the book may be gone.
     without_book = {"openings": None, "opening_plies": None}
     return TournamentConfig.model_validate(recorded | without_book | dict(overrides or {}))

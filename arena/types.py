@@ -23,6 +23,7 @@ class Termination(StrEnum):
     RESIGNATION = "resignation"
     TIMEOUT = "timeout"  # the mover loses on time
     CRASH = "crash"  # the mover's agent failed by its own fault and loses
+    RECORDED = "recorded"  # as an imported record says, for no reason in the rules
     INFRASTRUCTURE = "infrastructure"  # nobody's fault: the game is void and is played again
 
 
@@ -84,7 +85,7 @@ class MoveRecord:
     notation: str
     fen: str  # after the move
     key: str  # repetition key after the move
-    elapsed_s: float  # wall time of the agent's answer
+    elapsed_s: float | None  # wall time of the agent's answer
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,7 @@ def _finish(records: Records, raw: _Raw) -> None:
         result,
         best.rules,
         problems=problems,
+        number=number,
     )
     for ply, texts in raw.comments.items():
         if ply <= len(record.moves):
@@ -193,6 +194,11 @@ def _replay(position: Position, tokens: Iterable[str]) -> ParseFailure | None:
     return None
 
 
+def move_notation(game: Game) -> str:
+    """The notation in which moves are written: SAN where the game has it."""
+    return "san" if "san" in game.notations else game.notations[0]
+
+
 def _game_of(variant: str) -> Game | None:
     wanted = variant.strip().lower()
     for name in games.list_games():
@@ -217,13 +223,14 @@ def _game_text(record: Record) -> str:
     tags |= {"SetUp": "", "FEN": ""} if is_usual else {"SetUp": "1", "FEN": position.start_fen}
     head = "".join(f'[{name} "{_quoted(value)}"]\n' for name, value in tags.items() if value)
 
+    style = move_notation(game)
     tokens = _comment(record.notes.get(0))
     is_numbered = False
     for ply, uci in enumerate(record.moves, 1):
         if position.turn == 0 or not is_numbered:
             # The number of a move is the last field of a FEN, in all games.
             tokens.append(position.fen().split()[-1] + ("." if position.turn == 0 else "..."))
-        tokens.append(position.notation(uci, "san"))
+        tokens.append(position.notation(uci, style))
         position.push(uci)
         comment = _comment(record.notes.get(ply))
         tokens += comment

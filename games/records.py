@@ -69,6 +69,7 @@ class Record:
     notes: dict[int, Note] = field(default_factory=dict)
     ending: str = ""
     problems: list[Problem] = field(default_factory=list)
+    number: int = 1  # of the game in its file
 
     @property
     def is_cut(self) -> bool:

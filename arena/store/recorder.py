@@ -224,7 +224,7 @@ class Recorder:
         if event.ply > len(game.moves):
             raise DatabaseError(f"{name} came before ply {len(game.moves)}.")
         game.moves.append(event.choice.uci)
-        row = _move_row(event)
+        row = move_row(event)
         group.moves.append(row)
         group.change(event.number, plies=event.ply + 1, fen=event.fen, last_move=event.choice.uci)
         group.events.append(("move", {field: row[field] for field in _MOVE_PAYLOAD}))
@@ -311,7 +311,8 @@ _MOVE_PAYLOAD = (
 )
 
 
-def _move_row(event: MoveRecord) -> dict[str, Any]:
+def move_row(event: MoveRecord) -> dict[str, Any]:
+    """The columns of a move."""
     row: dict[str, Any] = {
         "run_id": event.run_id,
         "number": event.number,

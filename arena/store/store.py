@@ -185,16 +185,7 @@ class Store:
                     raise DatabaseError(
                         f"Run {run_id} cannot be finished: {left} of its games are not."
                     )
-                session.execute(sa.delete(RatingRow).where(RatingRow.run_id == run_id))
-                rows = standings_rows(session, run_id)
-                session.execute(
-                    sa.insert(RatingRow),
-                    [
-                        {"run_id": run_id, "rank": rank}
-                        | {k: v for k, v in row.items() if k != "name"}
-                        for rank, row in enumerate(rows, 1)
-                    ],
-                )
+                keep_standings(session, run_id)
             run.status = status
             run.owner = None
             run.finished_at = time.time()
@@ -230,6 +221,19 @@ class Store:
                 )
                 for row in rows
             ]
+
+
+def keep_standings(session: Session, run_id: int) -> None:
+    """Write the table of a run that is finished."""
+    session.execute(sa.delete(RatingRow).where(RatingRow.run_id == run_id))
+    rows = standings_rows(session, run_id)
+    session.execute(
+        sa.insert(RatingRow),
+        [
+            {"run_id": run_id, "rank": rank} | {k: v for k, v in row.items() if k != "name"}
+            for rank, row in enumerate(rows, 1)
+        ],
+    )
 
 
 def get_run(session: Session, run_id: int, *, lock: bool = False) -> RunRow:
@@ -275,10 +279,10 @@ def add_events(session: Session, run_id: int, events: Sequence[tuple[str, dict[s
 
 
 def played_games(session: Session, run_id: int) -> Iterator[ratings.Played]:
-    """The finished games of a run in order of their number."""
+    """The finished games of a run that have a result, in order of their number."""
     for first, second, winner in session.execute(
         sa.select(GameRow.first, GameRow.second, GameRow.winner)
-        .where(GameRow.run_id == run_id, GameRow.status == "finished")
+        .where(GameRow.run_id == run_id, GameRow.status == "finished", GameRow.result != "*")
         .order_by(GameRow.number)
     ):
         yield ratings.Played(first, second, winner)

@@ -197,7 +197,7 @@ def _add(
         ply = len(record.moves) + 1 if of_move else None
         problems.append(Problem(number, ply, token, text, stops))
 
-    record = GibRecord("janggi", "", headers=headers, problems=problems)
+    record = GibRecord("janggi", "", headers=headers, problems=problems, number=number)
     for key, value in headers.items():
         if "\ufffd" in key + value:
             warn(f"{key} {value}", "has bytes that are no characters")

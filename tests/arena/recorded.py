@@ -35,7 +35,7 @@ def specs(game: str = "chess", **changes: object) -> list[GameSpec]:
 
 def new_run(store: Store, game: str = "chess", **changes: object) -> int:
     agents = [agent.model_dump(mode="json") for agent in AGENTS]
-    config = {"game": game, "agents": agents}
+    config = {"game": game, "agents": agents, "model": "tiny"}
     return store.create_run(config, "A test", game, agents, specs(game, **changes))
 
 

@@ -62,8 +62,8 @@ def test_chess_is_read_back(store: Store, caplog: pytest.LogCaptureFixture) -> N
         assert game.end().board().fen() == detail["game"]["fen"]
         assert game.headers["Result"] == detail["game"]["result"]
         assert [node.emt() for node in game.mainline()] == [0.25] * 12
-        assert "p=0.607" in game.next().comment  # type: ignore[union-attr]
-        assert game.end().comment.endswith("ply_limit")
+        assert "[%prob 0.606531]" in game.next().comment  # type: ignore[union-attr]
+        assert game.end().comment.endswith("[%end ply_limit]")
     headers = dict(found[1].headers)
     assert re.fullmatch(r"\d{4}\.\d\d\.\d\d", headers.pop("Date"))
     assert headers == {
@@ -74,6 +74,11 @@ def test_chess_is_read_back(store: Store, caplog: pytest.LogCaptureFixture) -> N
         "Black": "greedy",
         "Result": "1/2-1/2",
         "Termination": "adjudication",
+        "WhiteType": "program",
+        "WhiteAgent": "llm mode=choose strength=beginner temperature=1.0",
+        "WhiteModel": "tiny",
+        "BlackType": "program",
+        "BlackAgent": "greedy",
     }
 
 
@@ -149,15 +154,15 @@ def test_janggi(store: Store) -> None:
     first = text(store, run_id).split("\n\n[")[0]
     tags = dict(re.findall(r'\[(\w+) "(.*)"\]', first))
     start = games.get_game("janggi").position(rules="kakao", setup="NBBN-BNNB").fen()
-    assert (tags["Variant"], tags["Rules"]) == ("Janggi", "kakao")
+    assert (tags["Variant"], tags["RuleSet"]) == ("Janggi", "kakao")
     assert (tags["SetUp"], tags["FEN"]) == ("1", start)
     assert (tags["White"], tags["Black"]) == ("Pebble", "random")
     game = queries.game_detail(store, run_id, 1)
     written = re.sub(r"\{[^}]*\}|\d+\.+", "", first.split("\n\n")[1]).split()
     assert written == [move["notation"] for move in game["moves"]] + [game["game"]["result"]]
     points = "{:g}-{:g}".format(*game["game"]["points"])
-    assert f"{{ply_limit {points}}}" in first
-    position = games.get_game("janggi").position(tags["FEN"], tags["Rules"])
+    assert f"{{[%end ply_limit {points}]}}" in first
+    position = games.get_game("janggi").position(tags["FEN"], tags["RuleSet"])
     for san in written[:-1]:
         move = position.parse(san).move
         assert move is not None
@@ -169,7 +174,7 @@ def test_janggi_from_its_usual_start_has_no_fen(store: Store) -> None:
     pgn = text(store, played(store, "janggi", last=1))
     assert '[Variant "Janggi"]' in pgn
     assert "FEN" not in pgn
-    assert "Rules" not in pgn
+    assert '[RuleSet "janggi"]' in pgn
 
 
 def test_long_game(store: Store, caplog: pytest.LogCaptureFixture) -> None:

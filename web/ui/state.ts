@@ -78,9 +78,9 @@ export function advance(state: RunState, events: readonly Event[]): RunState {
   return next;
 }
 
-/** Score of a game for one side, or null while it is not decided. */
+/** Score of a game for one side, or null while it is not decided, or was not in an imported record. */
 export function scoreOf(game: Game, side: Side): number | null {
-  if (game.status !== "finished") return null;
+  if (game.status !== "finished" || game.result === "*") return null;
   return game.winner === null ? 0.5 : game.winner === side ? 1 : 0;
 }
 

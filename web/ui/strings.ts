@@ -20,6 +20,7 @@ const REASONS: Record<string, string> = {
   illegal_move: "illegal move",
   timeout: "time",
   crash: "the agent failed",
+  recorded: "as recorded",
 };
 
 const STATUSES: Record<string, string> = {
@@ -51,6 +52,7 @@ export const t = {
   moveCount: (plies: number): string => plural(plies, "move", "moves"),
   pass: "pass",
   draw: "Draw",
+  noResult: "No result",
   wins: (name: string): string => `${name} wins`,
   reason: (reason: string): string => REASONS[reason] ?? reason.replaceAll("_", " "),
   byPoints: (a: string, b: string): string => `${a} : ${b} points`,

@@ -158,11 +158,13 @@ interface PlayerProps {
 
 function Player(props: PlayerProps) {
   const { side, agent, rules, moves, ply, fen, toMove } = props;
-  const spent = useMemo(
-    () =>
-      moves.slice(0, ply + 1).reduce((sum, move) => sum + (move.side === side ? (move.elapsed_s ?? 0) : 0), 0),
-    [moves, ply, side],
-  );
+  const spent = useMemo(() => {
+    const times = moves.slice(0, ply + 1).flatMap((move) => (move.side === side ? (move.elapsed_s ?? []) : []));
+    // An imported record may tell no times.
+    return times.length || !moves.length || moves.some((move) => move.elapsed_s !== null)
+      ? times.reduce((sum, time) => sum + time, 0)
+      : null;
+  }, [moves, ply, side]);
   const sums = material(fen, rules);
   const ahead = sums[side] - sums[side === 0 ? 1 : 0];
   return (

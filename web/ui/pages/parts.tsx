@@ -17,7 +17,7 @@ export function cause({ termination, reason }: Game): string {
 export function outcome(game: Game, agents: readonly Agent[]): string {
   if (game.status !== "finished") return "";
   const winner = game.winner === null ? null : agents[game.winner === 0 ? game.first : game.second];
-  const head = winner ? t.wins(winner.name) : t.draw;
+  const head = winner ? t.wins(winner.name) : game.result === "*" ? t.noResult : t.draw;
   const counted = game.by_points && game.points ? t.byPoints(points(game.points[0]), points(game.points[1])) : "";
   const byRule = game.termination === "normal" || game.termination === "ply_limit";
   return [head, cause(game), byRule ? "" : game.reason, counted].filter(Boolean).join(" · ");
