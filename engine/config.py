@@ -18,6 +18,8 @@ class EngineConfig:
     kv_cache_memory: bytes of the key-value cache; None takes what the GPU leaves, or at most 2 GiB on CPU.
     enable_prefix_caching: keep what was computed, for later prompts with the same beginning.
     max_waiting: requests that may wait; one more fails at once with QueueFull.
+    deterministic: a request's probabilities have the same bits alone or in any batch, with or without cache, and
+        after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
     quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
     seed: decides the draws of requests that bring no seed of their own.
@@ -33,6 +35,7 @@ class EngineConfig:
     kv_cache_memory: int | None = None
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
+    deterministic: bool = False
     num_threads: int | None = None
     quantization: Literal[None, "int8"] = None
     seed: int = 0

@@ -51,7 +51,9 @@ class EngineCore:
         self.tokenizer: Tokenizer = tokenizer_of(files)
         self.max_model_len = len(decoder.cos)
         self.runner = ModelRunner(
-            decoder, self._num_slots(decoder.config.kv_bytes_per_token(self.dtype))
+            decoder,
+            self._num_slots(decoder.config.kv_bytes_per_token(self.dtype)),
+            config.deterministic,
         )
         self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
         self.scheduler = Scheduler(

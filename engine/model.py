@@ -15,6 +15,7 @@ from torch.nn.functional import rms_norm, silu
 
 from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
+from engine.fixed_order import OrderedPlan, attend_in_order
 from engine.kv_pool import KVPool
 from engine.linear import AnyLinear, Head, Quantization, make_linear
 
@@ -137,7 +138,7 @@ class Batch:
     token_ids: Tensor
     positions: Tensor
     slots: Tensor
-    attention: AttentionPlan
+    attention: AttentionPlan | OrderedPlan
     out_rows: Tensor
 
 
@@ -223,7 +224,11 @@ class Decoder:
             turned = torch.addcmul(turned * cos, swapped, sin)
             new = torch.stack([turned[:, q_heads:], qkv[:, q_heads + kv_heads :]], dim=1)
             pool.write(index, batch.slots, new)
-            attended = attend(turned[:, :q_heads], pool, index, batch.attention, scale)
+            queries, plan = turned[:, :q_heads], batch.attention
+            if isinstance(plan, OrderedPlan):
+                attended = attend_in_order(queries, pool, index, plan, scale)
+            else:
+                attended = attend(queries, pool, index, plan, scale)
             x = layer.output.add_to(x, attended.view(rows, q_heads * dim))
             h = rms_norm(x, (c.hidden_size,), layer.post_norm, c.rms_norm_eps)
             gate, up = layer.gate_up(h).chunk(2, dim=-1)

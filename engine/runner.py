@@ -11,6 +11,8 @@ from torch import Tensor
 
 from engine.attention import Mask, Span, plan_attention
 from engine.choice import Floats, Ids
+from engine.fixed_order import MIN_ROWS, plan_in_order
+from engine.kernel_check import check_kernels
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
 from engine.sampling import Draw, sample
@@ -24,8 +26,14 @@ _CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
 class ModelRunner:
     """One pass through the weights per step, for all requests together."""
 
-    def __init__(self, decoder: Decoder, num_slots: int) -> None:
+    def __init__(self, decoder: Decoder, num_slots: int, deterministic: bool = False) -> None:
+        """deterministic: a request's numbers have the same bits in every step and batch. Raises ModelLoadError
+        where the device cannot keep that."""
         self.decoder = decoder
+        self._min_rows = MIN_ROWS if deterministic else 0
+        if deterministic:
+            with torch.inference_mode():
+                check_kernels(decoder)
         self.pool = decoder.new_pool(num_slots)
 
     @torch.inference_mode()
@@ -68,7 +76,8 @@ class ModelRunner:
                 at += count
         if texts:
             draws = [_draw(chunks[index].request) for index in texts]
-            logits = self.decoder.logits(hidden[torch.tensor(text_rows)]).float()
+            chosen = torch.from_numpy(self._filled(np.array(text_rows)))
+            logits = self.decoder.logits(hidden[chosen]).float()[: len(texts)]
             for index, token in zip(texts, sample(logits, draws), strict=True):
                 results[index] = token
         return results
@@ -95,18 +104,26 @@ class ModelRunner:
                 spans.append(
                     Span(int(first) + low - start, request.slots[:high], _mask(request, low, high))
                 )
-        device = self.decoder.device
+        device, dtype = self.decoder.device, self.decoder.dtype
 
         def tensor(arrays: list[Ids]) -> Tensor:
-            return torch.from_numpy(np.concatenate(arrays)).to(device)
+            return torch.from_numpy(self._filled(np.concatenate(arrays))).to(device)
+
+        num_rows = max(int(starts[-1]), self._min_rows)
 
         return Batch(
             token_ids=tensor(tokens),
             positions=tensor(positions),
             slots=tensor(slots),
-            attention=plan_attention(spans, device, self.decoder.dtype),
-            out_rows=torch.from_numpy(out_rows).to(device),
+            attention=plan_in_order(spans, num_rows, device, dtype)
+            if self._min_rows
+            else plan_attention(spans, device, dtype),
+            out_rows=tensor([out_rows]),
         )
+
+    def _filled(self, rows: Ids) -> Ids:
+        """Repeated up to the fewest rows that a product may have; what they bring is the same and not used."""
+        return np.resize(rows, self._min_rows) if 0 < len(rows) < self._min_rows else rows
 
     def _edge_logprobs(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
         """log p(token | row) for pairs of a row of `hidden` and a token, with the whole vocabulary as normaliser.
