@@ -42,6 +42,7 @@ _HELP = {
     "engine.max_num_batched_tokens": "Rows of one step over all requests.",
     "engine.num_threads": "Threads of the engine on CPU.",
     "engine.kv_cache_memory": "Bytes for cached keys and values.",
+    "engine.deterministic": "The same answers in any batch and after resuming, a quarter slower.",
     "engine.quantization": "Number format of weights and activations, if smaller than dtype.",
 }
 
@@ -105,5 +106,10 @@ def _type(name: str, annotation: Any) -> click.ParamType[Any]:
     kind = kinds[0] if NoneType in get_args(annotation) else annotation
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
-    types: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
+    types: dict[Any, click.ParamType[Any]] = {
+        int: click.INT,
+        float: click.FLOAT,
+        str: click.STRING,
+        bool: click.BOOL,
+    }
     return types[kind]

@@ -85,13 +85,13 @@ def plan_in_order(
     for piece in sorted(pieces, key=lambda p: p.shape, reverse=True):
         q, k = piece.shape
         area = (len(groups[-1]) + 1 if groups else 0) * height * max(width, k)
-        if groups and area <= _LARGE:
-            if area - needed - q * k <= _SMALL or area <= _WASTE * (needed + q * k):
-                groups[-1].append(piece)
-                needed, width = needed + q * k, max(width, k)
-                continue
-        groups.append([piece])
-        needed, height, width = q * k, q, k
+        waste = area - needed - q * k
+        if groups and area <= _LARGE and (waste <= _SMALL or area <= _WASTE * (needed + q * k)):
+            groups[-1].append(piece)
+            needed, width = needed + q * k, max(width, k)
+        else:
+            groups.append([piece])
+            needed, height, width = q * k, q, k
     places = np.empty(sum(len(piece.rows) for piece in pieces), dtype=np.int64)
     padded: list[OrderedGroup] = []
     first = 0
@@ -143,7 +143,12 @@ def _pad(pieces: list[_Piece], device: torch.device, dtype: torch.dtype) -> Orde
     seen = np.empty((b, q), dtype=np.int64)
     for i, piece in enumerate(pieces):
         n, m = piece.shape
-        for whole, part in ((rows, piece.rows), (fars, piece.fars), (near, piece.near), (seen, piece.seen)):
+        for whole, part in (
+            (rows, piece.rows),
+            (fars, piece.fars),
+            (near, piece.near),
+            (seen, piece.seen),
+        ):
             whole[i, :n], whole[i, n:] = part, part[0]
         slots[i, : m - s], slots[i, m - s :] = piece.slots[s:], piece.near[0, 0]
     hidden = np.arange(s, s + p) >= fars[:, :, None]

@@ -1,4 +1,4 @@
-"""Whether this device's kernels keep the promise of `EngineConfig.deterministic`. Used once, when an engine is built."""
+"""Whether this device keeps the promise of `EngineConfig.deterministic`: asked once, when an engine is built."""
 
 import numpy as np
 import torch
@@ -44,7 +44,9 @@ def _hidden(decoder: Decoder, tokens: Tensor, starts: range, copies: int) -> Ten
         batch = Batch(
             token_ids=tokens[start:end].repeat(copies)[order].to(decoder.device),
             positions=torch.arange(start, end).repeat(copies)[order].to(decoder.device),
-            slots=torch.from_numpy(slots[:, start:end].copy()).reshape(-1)[order].to(decoder.device),
+            slots=torch.from_numpy(slots[:, start:end].copy())
+            .reshape(-1)[order]
+            .to(decoder.device),
             attention=plan_in_order(spans, count, decoder.device, decoder.dtype),
             out_rows=torch.arange(count, device=decoder.device),
         )
