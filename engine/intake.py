@@ -55,6 +55,11 @@ class Intake:
         ids = [self._tokenizer.encode_choice(text) for text in texts]
         if not all(ids):
             raise NoChoices("A choice is empty; each must have at least one token.")
+        if len(set(ids)) < len(ids):
+            first, second = _alike(texts, ids)
+            raise NoChoices(
+                f"The choices {first!r} and {second!r} have the same tokens; give one of them."
+            )
         tokens = self._prompt_ids(prompt)
         tree = ChoiceTree(ids)
         self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
@@ -125,3 +130,13 @@ class Intake:
             priority=priority,
             deadline=None if deadline is None else time.monotonic() + deadline,
         )
+
+
+def _alike(texts: Sequence[str], ids: Sequence[tuple[int, ...]]) -> tuple[str, str]:
+    """Two texts that the tokenizer does not tell apart."""
+    known: dict[tuple[int, ...], str] = {}
+    for text, tokens in zip(texts, ids, strict=True):
+        if tokens in known:
+            return known[tokens], text
+        known[tokens] = text
+    raise AssertionError("no two are alike")

@@ -3,6 +3,7 @@
 It knows nothing of requests and models; `load_tokenizer` finds the files of a model reference.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from engine.errors import BoundaryMerge, ModelLoadError
 from engine.files import ModelFiles, read_json, resolve_model
 
 Message = dict[str, str]
-_CACHED_TEXTS = 65536  # choices and boundary pairs remembered; bounds the memory of long runs
+_REPLACEMENT = "\ufffd"  # what an incomplete character decodes to
+_CACHED_TEXTS = 1 << 15  # choices and boundaries remembered; bounds the memory of long runs
+_MAX_TAIL = 16  # tokens of a prompt's end that are looked at
+# What a choice may follow, to see its tokens. A letter comes first: white space may be taken together with
+# the space that a choice begins with.
+_ANCHORS = ("a", ":", "\n", "0")
 
 
 class Tokenizer:
@@ -32,16 +38,19 @@ class Tokenizer:
         self.eos_token_ids = eos_token_ids
         self._chat_template = chat_template
         self._special_tokens = special_tokens or {}
-        # The text before decides whether a tokenizer of the SentencePiece kind prefixes a space. A letter, since
-        # white space may be taken together with the space that a choice begins with.
-        anchor = "a"
-        self._anchor = "" if self._splits_freely(anchor) else anchor
+        self._anchors = tuple((text, self.encode(text)) for text in _ANCHORS)
+        # Whether a text on its own has other tokens than behind another one: the SentencePiece kind puts a
+        # space before it.
+        self._prefixes = any(
+            self.encode(before + text) != self.encode(before) + self.encode(text)
+            for before, text in (("a", " a"), ("\n", "a"))
+        )
+        added = backend.get_added_tokens_decoder()
+        self._special = frozenset(token for token, what in added.items() if what.special)
         self.encode_choice = lru_cache(_CACHED_TEXTS)(self._encode_choice)
-        self._merges = lru_cache(_CACHED_TEXTS)(self._pair_merges)
-
-    def _splits_freely(self, anchor: str) -> bool:
-        joined = self.encode(anchor + " a")
-        return joined == self.encode(anchor) + self.encode(" a")
+        self._is_readable = lru_cache(_CACHED_TEXTS)(self._decodes_alone)
+        self._is_whole = lru_cache(_CACHED_TEXTS)(self._round_trips)
+        self._merges = lru_cache(_CACHED_TEXTS)(self._joins_otherwise)
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
@@ -69,33 +78,49 @@ class Tokenizer:
 
     def _encode_choice(self, text: str) -> tuple[int, ...]:
         """Token ids of a text that goes on from a prompt (remembered: the same moves come again)."""
-        if not self._anchor:
+        if not self._prefixes:
             return tuple(self.encode(text))
-        skip = len(self.encode(self._anchor))
-        return tuple(self.encode(self._anchor + text)[skip:])
+        for anchor, ids in self._anchors:
+            joined = self.encode(anchor + text)
+            if joined[: len(ids)] == ids:
+                return tuple(joined[len(ids) :])
+        raise BoundaryMerge(
+            f"The choice {text!r} joins with whatever stands before it; begin choices with a space."
+        )
 
-    def check_boundary(self, prompt: list[int], choices: list[tuple[int, ...]]) -> None:
-        """Raise BoundaryMerge if a choice's first token would join the prompt's last one.
+    def check_boundary(self, prompt: Sequence[int], choices: Sequence[tuple[int, ...]]) -> None:
+        """Raise BoundaryMerge if the tokens of a choice are not those it would have in the whole text.
 
         For a byte-pair tokenizer a sequence is what the tokenizer itself would give exactly when every pair
-        of neighbours is, so the pair at the boundary decides.
+        of neighbours is, so the tokens on both sides of the boundary decide: on the left as many as are needed
+        for a text that has these tokens on its own, on the right as many as make whole characters. Nothing
+        merges with a special token such as those of chat templates.
         """
-        last = prompt[-1]
-        for first in {ids[0] for ids in choices}:
-            if self._merges(last, first):
+        if prompt[-1] in self._special:
+            return
+        tail: tuple[int, ...] = ()
+        for length in range(1, min(len(prompt), _MAX_TAIL) + 1):
+            tail = tuple(prompt[-length:])
+            if self._is_whole(tail):
+                break
+        for first, ids in {ids[0]: ids for ids in choices}.items():
+            if self._merges(tail, (first,) if self._is_readable(first) else ids):
                 raise BoundaryMerge(
-                    f"A choice beginning with {self.decode([first])!r} would merge with the prompt's end "
-                    f"{self.decode([last])!r}; end the prompt before the space and begin choices with it."
+                    f"A choice beginning with {self.decode([*ids])!r} would merge with the prompt's end "
+                    f"{self.decode([*tail])!r}; end the prompt before the space and begin choices with it."
                 )
 
-    def _pair_merges(self, last: int, first: int) -> bool:
-        tail, head = self.decode([last]), self.decode([first])
-        pair = self.decode([last, first])
-        if not tail or "\ufffd" in pair:  # a special token, or part of a character: nothing to join
-            return False
-        if self.encode(tail) != [last] or pair != tail + head:
-            return False  # not what the tokenizer gives for this text in any case (a special token)
-        return self.encode(pair) != [last, first]
+    def _decodes_alone(self, token: int) -> bool:
+        return _REPLACEMENT not in self.decode([token])
+
+    def _round_trips(self, ids: tuple[int, ...]) -> bool:
+        """Whether the text of these tokens has these tokens."""
+        text = self.decode([*ids])
+        return _REPLACEMENT not in text and self.encode(text) == [*ids]
+
+    def _joins_otherwise(self, tail: tuple[int, ...], head: tuple[int, ...]) -> bool:
+        left = self.encode(self.decode([*tail]))
+        return self.encode(self.decode([*tail, *head])) != [*left, *head]
 
     def apply_chat_template(self, messages: list[Message]) -> list[int]:
         """Token ids of a conversation, up to where the model's answer begins.
