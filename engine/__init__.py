@@ -18,7 +18,7 @@ from engine.errors import (
     PromptTooLong,
     QueueFull,
 )
-from engine.outputs import ChoiceOutput, EngineStats, RequestMetrics, TextOutput
+from engine.outputs import ChoiceOutput, EngineStats, Pin, RequestMetrics, TextOutput
 from engine.params import ChoiceParams, SamplingParams
 from engine.tokenizer import Tokenizer, load_tokenizer
 
@@ -45,6 +45,7 @@ __all__ = [
     "ModelLoadError",
     "NoChoices",
     "OutOfMemory",
+    "Pin",
     "PromptTooLong",
     "QueueFull",
     "RequestMetrics",

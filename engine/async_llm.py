@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from engine.config import EngineConfig
 from engine.core import EngineCore, Event
-from engine.errors import Aborted, EngineError, QueueFull
+from engine.errors import Aborted, EngineError
 from engine.intake import Prompt
-from engine.outputs import ChoiceOutput, EngineStats, TextOutput
+from engine.outputs import ChoiceOutput, EngineStats, Pin, TextOutput
 from engine.params import ChoiceParams, SamplingParams
 from engine.request import Request
+from engine.scheduler import queue_full
 from engine.tokenizer import Tokenizer
 
 _GATHER_S = 0.010  # the longest that an idle engine waits for more requests than the first
@@ -68,6 +69,7 @@ class AsyncLLM:
         self._wake = threading.Condition()
         self._incoming: deque[Request] = deque()
         self._aborts: deque[Request] = deque()
+        self._unpins: deque[str] = deque()
         self._live: dict[str, tuple[Request, _Caller]] = {}
         self._closing = False
         self._failure: EngineError | None = None
@@ -83,14 +85,27 @@ class AsyncLLM:
         priority: int = 0,
         deadline: float | None = None,
         request_id: str | None = None,
+        client: str = "",
+        cache_salt: str = "",
     ) -> ChoiceOutput:
         """Choose one of `choices` (texts that go on from the prompt, each beginning with its space).
 
-        priority: smaller goes first. deadline: seconds from now. Raises QueueFull, PromptTooLong, NoChoices,
-        BoundaryMerge, OutOfMemory, DeadlineExceeded or Aborted.
+        priority: smaller goes first. deadline: seconds from now. client: whose request it is; those of one priority
+        share the engine equally, however many requests each sends. cache_salt: requests with different ones share
+        nothing in the cache. Raises QueueFull, PromptTooLong, NoChoices, BoundaryMerge, OutOfMemory,
+        DeadlineExceeded or Aborted.
         """
+        with self._wake:
+            self._check_open(client)  # before the work of making a request
         request = self._core.intake.make_choice(
-            prompt, choices, params, priority=priority, deadline=deadline, request_id=request_id
+            prompt,
+            choices,
+            params,
+            priority=priority,
+            deadline=deadline,
+            request_id=request_id,
+            client=client,
+            cache_salt=cache_salt,
         )
         async for event in self._events(request):
             if isinstance(event, ChoiceOutput):
@@ -105,28 +120,54 @@ class AsyncLLM:
         priority: int = 0,
         deadline: float | None = None,
         request_id: str | None = None,
+        client: str = "",
+        cache_salt: str = "",
     ) -> TextStream:
-        """Write a text; iterate over the result for its deltas. Raises as `choose` does."""
+        """Write a text; iterate over the result for its deltas. Takes and raises what `choose` does."""
         request = self._core.intake.make_text(
-            prompt, params, priority=priority, deadline=deadline, request_id=request_id
+            prompt,
+            params,
+            priority=priority,
+            deadline=deadline,
+            request_id=request_id,
+            client=client,
+            cache_salt=cache_salt,
         )
         return TextStream(self._events(request))
+
+    async def pin(self, prompt: Prompt, *, cache_salt: str = "") -> Pin:
+        """Compute a prompt and keep it in the cache until `unpin`, however short memory is.
+
+        Raises OutOfMemory when more than half of the cache would be pinned, or a request that is there would not
+        fit beside it. A failed step empties the cache, and ends pins with it.
+        """
+        request = self._core.intake.make_pin(prompt, cache_salt)
+        async for _ in self._events(request):
+            pass
+        return Pin(request.request_id, request.prompt_len)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let a prompt be evicted like any other."""
+        with self._wake:
+            self._unpins.append(pin.request_id)
+            self._wake.notify()
+
+    def _check_open(self, client: str) -> None:
+        """Raise if no request of this client can be taken now."""
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise Aborted("The engine is closed; build a new one.")
+        if self._core.is_full(client, self._incoming):
+            raise queue_full(self._core.config.max_waiting)
 
     async def _events(self, request: Request) -> AsyncGenerator[str | ChoiceOutput | TextOutput]:
         caller = _Caller(asyncio.get_running_loop(), asyncio.Queue())
         with self._wake:
-            if self._failure is not None:
-                raise self._failure
-            if self._closing:
-                raise Aborted("The engine is closed; build a new one.")
+            self._check_open(request.client)
             if request.request_id in self._live:
                 raise ValueError(
                     f"There is a request {request.request_id!r} already; choose another id."
-                )
-            if len(self._incoming) + self._core.num_waiting >= self._core.config.max_waiting:
-                raise QueueFull(
-                    f"{self._core.config.max_waiting} requests wait already; "
-                    "send fewer at a time or raise max_waiting."
                 )
             self._live[request.request_id] = (request, caller)
             self._incoming.append(request)
@@ -199,12 +240,16 @@ class AsyncLLM:
         """Wait for something to do and take the callers' orders; False when the engine is to end."""
         with self._wake:
             if not self._core.busy:
-                self._wake.wait_for(lambda: self._incoming or self._aborts or self._closing)
+                self._wake.wait_for(
+                    lambda: self._incoming or self._aborts or self._unpins or self._closing
+                )
                 self._gather()
             if self._closing:
                 return False
             incoming, self._incoming = self._incoming, deque()
             aborts, self._aborts = self._aborts, deque()
+            while self._unpins:
+                self._core.unpin(self._unpins.popleft())
             events: list[tuple[Request, Event]] = []
             for request in incoming:
                 try:

@@ -14,10 +14,14 @@ class EngineConfig:
     max_model_len: tokens of a prompt and its answer together; None takes the model's own limit.
     max_num_seqs: requests that are worked on at a time.
     max_num_batched_tokens: rows of one step, over all requests.
+    long_prefill_token_threshold: a prompt with more tokens than this to compute is long. Of all long ones
+    together no more than this go into a step, and fewer in the company of short requests, so that these do not
+    wait; None takes 256 on CPU, a quarter of max_num_batched_tokens elsewhere.
     gpu_memory_utilization: share of the GPU's memory that weights and cache may take.
     kv_cache_memory: bytes of the key-value cache; None takes what the GPU leaves, or at most 2 GiB on CPU.
     enable_prefix_caching: keep what was computed, for later prompts with the same beginning.
-    max_waiting: requests that may wait; one more fails at once with QueueFull.
+    max_waiting: requests that may wait; one more fails at once with QueueFull, except when its client has less than
+    its equal share of the queue.
     deterministic: a request's probabilities have the same bits alone or in any batch, with or without cache, and
         after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
@@ -31,6 +35,7 @@ class EngineConfig:
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2048
+    long_prefill_token_threshold: int | None = None
     gpu_memory_utilization: float = 0.90
     kv_cache_memory: int | None = None
     enable_prefix_caching: bool = True
@@ -53,7 +58,12 @@ class EngineConfig:
             raise ValueError(
                 f"EngineConfig.quantization is {self.quantization!r}; use int8 or None."
             )
-        for name in ("max_model_len", "kv_cache_memory", "num_threads"):
+        for name in (
+            "max_model_len",
+            "kv_cache_memory",
+            "num_threads",
+            "long_prefill_token_threshold",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"EngineConfig.{name} is {value}; it must be at least 1, or None.")

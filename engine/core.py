@@ -6,6 +6,7 @@ in any thread; everything else belongs to the thread that steps.
 
 import time
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from engine.tokenizer import Tokenizer, tokenizer_of
 Event = str | ChoiceOutput | TextOutput | EngineError
 
 _CPU_CACHE_BYTES = 2 << 30
+_LONG_ON_CPU = 256  # rows from which on a pass does not get cheaper per row
 _RATE_WINDOW_S = 10.0
 _NOT_A_NUMBER = (
     "The model's outputs are not numbers; try dtype float32, else fetch the model again."
@@ -56,8 +58,15 @@ class EngineCore:
             config.deterministic,
         )
         self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
+        long_rows = config.long_prefill_token_threshold
+        if long_rows is None and self.device.type == "cpu":
+            long_rows = _LONG_ON_CPU
         self.scheduler = Scheduler(
-            self.cache, config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting
+            self.cache,
+            config.max_num_seqs,
+            config.max_num_batched_tokens,
+            config.max_waiting,
+            long_rows,
         )
         self.intake = Intake(
             self.tokenizer,
@@ -91,21 +100,20 @@ class EngineCore:
         return slots
 
     def add(self, request: Request) -> None:
-        """Queue a request. Raises QueueFull."""
+        """Queue a request. Raises QueueFull, or OutOfMemory when pinned prompts leave too little for it."""
         self.scheduler.add(request)
 
-    @property
-    def num_waiting(self) -> int:
-        return len(self.scheduler.waiting)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more request may wait."""
-        return self.num_waiting < self.scheduler.max_waiting
+    def is_full(self, client: str, incoming: Sequence[Request] = ()) -> bool:
+        """Whether the queue takes no more of this client, with `incoming` about to be added. For any thread."""
+        return self.scheduler.is_full(client, incoming)
 
     @property
     def busy(self) -> bool:
-        return bool(self.scheduler.waiting or self.scheduler.running)
+        return bool(self.scheduler.num_waiting or self.scheduler.running)
+
+    def unpin(self, pin: str) -> bool:
+        """Give up what the request of this name pinned. False if nothing of that name is pinned."""
+        return self.scheduler.unpin(pin)
 
     def step(self) -> list[tuple[Request, Event]]:
         """One pass through the weights. Returns what it brought, in order."""
@@ -200,6 +208,12 @@ class EngineCore:
         if task.finish_reason is None:
             request.tokens.append(token)
             return events
+        if request.pin:
+            try:
+                self.scheduler.pin(request)
+            except OutOfMemory as error:
+                self.abort(request)
+                return [(request, error)]
         self.scheduler.finish(request)
         self._finished += 1
         output = TextOutput(task.text, tuple(task.token_ids), task.finish_reason, request.metrics())
@@ -284,7 +298,7 @@ class EngineCore:
             device=str(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
             num_running=len(self.scheduler.running),
-            num_waiting=len(self.scheduler.waiting),
+            num_waiting=self.scheduler.num_waiting,
             kv_pages_total=cache.num_slots,
             kv_pages_used=cache.num_active,
             kv_pages_cached=cache.num_cached,
@@ -302,6 +316,7 @@ class EngineCore:
             requests_finished=self._finished,
             requests_failed=self._failed,
             preemptions=self.scheduler.num_preemptions,
+            recomputed_tokens=self.scheduler.num_recomputed,
             tokens_per_s=rows / max(window, 1e-9),
             uptime_s=now - self._started_at,
         )

@@ -5,6 +5,7 @@ before a request is queued. It changes nothing of the engine and may be used in 
 import itertools
 import time
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 from engine.choice import ChoiceTree, uniform
 from engine.errors import NoChoices, OutOfMemory, PromptTooLong
@@ -14,6 +15,16 @@ from engine.text import TextTask
 from engine.tokenizer import Message, Tokenizer
 
 Prompt = str | Sequence[int] | Sequence[Message]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request of any kind may bring; see `AsyncLLM.choose`."""
+
+    priority: int
+    deadline: float | None
+    request_id: str | None
+    client: str
+    cache_salt: str
 
 
 class Intake:
@@ -40,10 +51,7 @@ class Intake:
         prompt: Prompt,
         choices: Sequence[str],
         params: ChoiceParams | None,
-        *,
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """A request that chooses. Raises NoChoices, BoundaryMerge, PromptTooLong or OutOfMemory."""
         params = params or ChoiceParams()
@@ -64,18 +72,13 @@ class Intake:
         tree = ChoiceTree(ids)
         self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
         self._tokenizer.check_boundary(tokens, ids)
-        return self._make(
-            tokens, ChoiceTask(texts, tree, params), params.seed, priority, deadline, request_id
-        )
+        return self._make(tokens, ChoiceTask(texts, tree, params), params.seed, options)
 
     def make_text(
         self,
         prompt: Prompt,
         params: SamplingParams | None,
-        *,
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """A request that writes. Raises PromptTooLong or OutOfMemory; max_tokens is cut to what the context leaves."""
         params = params or SamplingParams()
@@ -83,7 +86,20 @@ class Intake:
         limit = min(params.max_tokens, self._max_model_len - len(tokens))
         self._check_length(len(tokens), 1, len(tokens) + limit - 1)
         task = TextTask(params, limit, self._tokenizer)
-        return self._make(tokens, task, params.seed, priority, deadline, request_id)
+        return self._make(tokens, task, params.seed, options)
+
+    def make_pin(self, prompt: Prompt, cache_salt: str = "") -> Request:
+        """A request whose prompt stays in the cache. Raises PromptTooLong or OutOfMemory."""
+        request = self.make_text(
+            prompt, SamplingParams(max_tokens=1, temperature=0), cache_salt=cache_salt
+        )
+        if request.prompt_len > self._num_slots // 2:
+            raise OutOfMemory(
+                f"The prompt has {request.prompt_len} tokens, which is over half of the {self._num_slots} that the "
+                "key-value cache has; pin a shorter one or raise kv_cache_memory."
+            )
+        request.pin = True
+        return request
 
     def _prompt_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
@@ -115,19 +131,20 @@ class Intake:
         tokens: list[int],
         task: TextTask | ChoiceTask,
         seed: int | None,
-        priority: int,
-        deadline: float | None,
-        request_id: str | None,
+        options: RequestOptions,
     ) -> Request:
         serial = next(self._serial)
         if seed is None:
             seed = int(uniform(self._seed, f"request {serial}") * (1 << 53))
+        deadline = options.get("deadline")
         return Request(
-            request_id=request_id or f"request-{serial}",
+            request_id=options.get("request_id") or f"request-{serial}",
             tokens=tokens,
             task=task,
             seed=seed,
-            priority=priority,
+            client=options.get("client", ""),
+            cache_salt=options.get("cache_salt", ""),
+            priority=options.get("priority", 0),
             deadline=None if deadline is None else time.monotonic() + deadline,
         )
 

@@ -7,7 +7,7 @@ from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.errors import Aborted, EngineError
 from engine.intake import Prompt
-from engine.outputs import ChoiceOutput, EngineStats, TextOutput
+from engine.outputs import ChoiceOutput, EngineStats, Pin, TextOutput
 from engine.params import ChoiceParams, SamplingParams
 from engine.request import Request
 from engine.tokenizer import Tokenizer
@@ -30,11 +30,16 @@ class LLM:
         self,
         prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        cache_salt: str = "",
     ) -> list[TextOutput]:
-        """A text for each prompt, batched. Raises the first error; the other requests are given up then."""
+        """A text for each prompt, batched. Raises the first error; the other requests are given up then.
+
+        cache_salt: requests with different ones share nothing in the cache.
+        """
         every = _per_prompt(prompts, params)
         requests = [
-            self._core.intake.make_text(prompt, one)
+            self._core.intake.make_text(prompt, one, cache_salt=cache_salt)
             for prompt, one in zip(prompts, every, strict=True)
         ]
         return self._run(requests, TextOutput)
@@ -44,14 +49,29 @@ class LLM:
         prompts: Sequence[Prompt],
         choices: Sequence[Sequence[str]],
         params: ChoiceParams | Sequence[ChoiceParams] | None = None,
+        *,
+        cache_salt: str = "",
     ) -> list[ChoiceOutput]:
         """One of its choices for each prompt, batched. Raises the first error, as `generate` does."""
         every = _per_prompt(prompts, params)
         requests = [
-            self._core.intake.make_choice(prompt, texts, one)
+            self._core.intake.make_choice(prompt, texts, one, cache_salt=cache_salt)
             for prompt, texts, one in zip(prompts, choices, every, strict=True)
         ]
         return self._run(requests, ChoiceOutput)
+
+    def pin(self, prompt: Prompt, *, cache_salt: str = "") -> Pin:
+        """Compute a prompt and keep it in the cache until `unpin`, however short memory is.
+
+        Raises OutOfMemory when more than half of the cache would be pinned.
+        """
+        request = self._core.intake.make_pin(prompt, cache_salt)
+        self._run([request], TextOutput)
+        return Pin(request.request_id, request.prompt_len)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let a prompt be evicted like any other."""
+        self._core.unpin(pin.request_id)
 
     def _run(self, requests: list[Request], kind: type[Output]) -> list[Output]:
         if self._closed:
@@ -62,7 +82,7 @@ class LLM:
         try:
             while pending is not None or self._core.busy:
                 # A caller's list may be longer than the queue: it is fed as room comes.
-                while pending is not None and self._core.has_room:
+                while pending is not None and not self._core.is_full(pending.client):
                     self._core.add(pending)
                     pending = next(queued, None)
                 for request, event in self._core.step():

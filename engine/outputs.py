@@ -55,11 +55,21 @@ class TextOutput:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """A prompt that stays in the cache until it is given to `unpin`. num_tokens: its length."""
+
+    request_id: str
+    num_tokens: int
+
+
+@dataclass(frozen=True)
 class EngineStats:
     """The engine's counters since its start. A page of the key-value cache holds one token.
 
     kv_pages_used are held by running requests, kv_pages_cached can be reused or evicted.
-    prefix_hit_rate: cached share of all prompt tokens, None before the first. tokens_per_s: rows computed
+    prefix_hit_rate: cached share of all prompt tokens, None before the first. A token is cached or not once in its
+    request's life, so neither a look-up made twice nor what is found again after a preemption counts.
+    recomputed_tokens: rows computed again after a preemption. tokens_per_s: rows computed
     per second over the last ten seconds. Each step is one pass
     through the weights.
     """
@@ -84,5 +94,6 @@ class EngineStats:
     requests_finished: int
     requests_failed: int
     preemptions: int
+    recomputed_tokens: int
     tokens_per_s: float
     uptime_s: float

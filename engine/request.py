@@ -49,6 +49,9 @@ class Request:
     tokens: list[int]
     task: TextTask | ChoiceTask
     seed: int
+    client: str = ""  # whose it is: clients share the engine equally
+    cache_salt: str = ""  # requests with different ones share no rows
+    pin: bool = False  # whether its tokens stay in the cache when it ends
     priority: int = 0
     deadline: float | None = None  # on the clock of time.monotonic
     arrival: int = 0
@@ -57,7 +60,10 @@ class Request:
     num_committed: int = 0
     node: Node | None = None
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    overtaken: int = 0
+    overtaken: int = 0  # times another was admitted ahead of it
+    stalled: bool = False  # whether it found no slots in the last step
+    charged: int = 0  # rows that its client was charged for
+    most_computed: int = 0  # num_computed at its highest, before a preemption
 
     # what scoring has found so far
     edge_logprobs: Floats | None = None
@@ -88,6 +94,14 @@ class Request:
     @property
     def num_left(self) -> int:
         return self.num_rows - self.num_computed
+
+    @property
+    def max_rows(self) -> int:
+        """Rows it may come to have."""
+        task = self.task
+        if isinstance(task, TextTask):
+            return self.prompt_len + task.max_tokens - 1
+        return self.prompt_len + (task.tree.height if task.masked else task.tree.num_inner) - 1
 
     @property
     def order(self) -> tuple[int, int]:

@@ -79,13 +79,22 @@ class EngineClient(Protocol):
         ...
 
     async def choose(
-        self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
+        self,
+        prompt: list[int],
+        choices: Sequence[str],
+        params: ChoiceParams,
+        *,
+        request_id: str,
+        client: str,
     ) -> ChoiceOutput:
-        """As `engine.AsyncLLM.choose`; aborts the request when the awaiting task is cancelled."""
+        """As `engine.AsyncLLM.choose`; aborts the request when the awaiting task is cancelled.
+
+        client: the run that asks; runs share the engine equally.
+        """
         ...
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, *, request_id: str
+        self, prompt: list[int], params: SamplingParams, *, request_id: str, client: str
     ) -> TextOutput:
         """The whole of what `engine.AsyncLLM.generate` writes; aborts likewise."""
         ...

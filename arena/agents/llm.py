@@ -82,7 +82,10 @@ class LlmPlayer:
             ids = [*ids, *self._transcript.encode(prompts.THOUGHTS)]
             text = await self._ask(
                 self._engine.generate(
-                    ids, self._sampling(view, "thoughts"), request_id=self._id(view, "thoughts")
+                    ids,
+                    self._sampling(view, "thoughts"),
+                    request_id=self._id(view, "thoughts"),
+                    client=_client(view),
                 )
             )
             ids = [*ids, *text.token_ids]
@@ -98,7 +101,9 @@ class LlmPlayer:
         )
         texts = [prompts.move_text(move) for move in self._transcript.shown(list(view.legal_moves))]
         output = await self._ask(
-            self._engine.choose(ids, texts, params, request_id=self._id(view, "choice"))
+            self._engine.choose(
+                ids, texts, params, request_id=self._id(view, "choice"), client=_client(view)
+            )
         )
         return replace(_choice(output, view), thoughts=thoughts)
 
@@ -110,7 +115,10 @@ class LlmPlayer:
             purpose = f"reply {attempt}"
             output = await self._ask(
                 self._engine.generate(
-                    ids, self._sampling(view, purpose), request_id=self._id(view, purpose)
+                    ids,
+                    self._sampling(view, purpose),
+                    request_id=self._id(view, purpose),
+                    client=_client(view),
                 )
             )
             reply = output.text
@@ -174,6 +182,11 @@ def _room(config: cfg.LlmAgent) -> int:
         return room + ASKING_TOKENS + config.max_tokens
     again = config.retries * (ASKING_TOKENS + EXCERPT)  # a character is at most a few tokens
     return room + ASKING_TOKENS + again + config.max_tokens
+
+
+def _client(view: GameView) -> str:
+    """Runs share the engine equally, however many games each plays at a time."""
+    return f"run {view.spec.run_id}"
 
 
 def _choice(output: ChoiceOutput, view: GameView) -> MoveChoice:

@@ -39,14 +39,20 @@ class LocalEngine:
         return self.llm.max_model_len
 
     async def choose(
-        self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
+        self,
+        prompt: list[int],
+        choices: Sequence[str],
+        params: ChoiceParams,
+        *,
+        request_id: str,
+        client: str,
     ) -> ChoiceOutput:
-        return await self.llm.choose(prompt, choices, params, request_id=request_id)
+        return await self.llm.choose(prompt, choices, params, request_id=request_id, client=client)
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, *, request_id: str
+        self, prompt: list[int], params: SamplingParams, *, request_id: str, client: str
     ) -> TextOutput:
-        return await self.llm.generate(prompt, params, request_id=request_id).whole()
+        return await self.llm.generate(prompt, params, request_id=request_id, client=client).whole()
 
 
 class LocalRuntime:

@@ -81,17 +81,22 @@ class EngineActor:
         return EngineInfo(llm.tokenizer.to_json(), llm.max_model_len)
 
     async def choose(
-        self, prompt: list[int], choices: list[str], params: ChoiceParams, request_id: str
+        self,
+        prompt: list[int],
+        choices: list[str],
+        params: ChoiceParams,
+        request_id: str,
+        client: str,
     ) -> ChoiceOutput:
         return await self._answer(
-            lambda llm: llm.choose(prompt, choices, params, request_id=request_id)
+            lambda llm: llm.choose(prompt, choices, params, request_id=request_id, client=client)
         )
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, request_id: str
+        self, prompt: list[int], params: SamplingParams, request_id: str, client: str
     ) -> TextOutput:
         return await self._answer(
-            lambda llm: llm.generate(prompt, params, request_id=request_id).whole()
+            lambda llm: llm.generate(prompt, params, request_id=request_id, client=client).whole()
         )
 
     async def _answer(self, ask: Callable[[AsyncLLM], Awaitable[Output]]) -> Output:
@@ -138,18 +143,24 @@ class RayEngine:
         return self._max_model_len
 
     async def choose(
-        self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
+        self,
+        prompt: list[int],
+        choices: Sequence[str],
+        params: ChoiceParams,
+        *,
+        request_id: str,
+        client: str,
     ) -> ChoiceOutput:
         output: ChoiceOutput = await self._wait(
-            self._actor.choose.remote(prompt, list(choices), params, request_id)
+            self._actor.choose.remote(prompt, list(choices), params, request_id, client)
         )
         return output
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, *, request_id: str
+        self, prompt: list[int], params: SamplingParams, *, request_id: str, client: str
     ) -> TextOutput:
         output: TextOutput = await self._wait(
-            self._actor.generate.remote(prompt, params, request_id)
+            self._actor.generate.remote(prompt, params, request_id, client)
         )
         return output
 

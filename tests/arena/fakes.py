@@ -43,9 +43,16 @@ class FakeEngine:
         self.fails = fails
         self.prompts: list[str] = []
         self.requests: list[tuple[Sequence[str], ChoiceParams, str]] = []
+        self.clients: list[str] = []
 
     async def choose(
-        self, prompt: list[int], choices: Sequence[str], params: ChoiceParams, *, request_id: str
+        self,
+        prompt: list[int],
+        choices: Sequence[str],
+        params: ChoiceParams,
+        *,
+        request_id: str,
+        client: str,
     ) -> ChoiceOutput:
         await asyncio.sleep(0)
         if self.fails:
@@ -54,6 +61,7 @@ class FakeEngine:
         assert len(prompt) + longest <= self.max_model_len
         self.prompts.append(self.tokenizer.decode(prompt))
         self.requests.append((choices, params, request_id))
+        self.clients.append(client)
         index = keys.key(params.seed or 0, *prompt) % len(choices)
         total = sum(range(1, len(choices) + 1))
         logprobs = tuple(math.log((i + 1) / total) for i in range(len(choices)))
@@ -68,7 +76,7 @@ class FakeEngine:
         )
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, *, request_id: str
+        self, prompt: list[int], params: SamplingParams, *, request_id: str, client: str
     ) -> TextOutput:
         raise AssertionError("this agent is not to write")
 
@@ -82,7 +90,7 @@ class Writing(FakeEngine):
         self.written: list[tuple[str, SamplingParams, str]] = []
 
     async def generate(
-        self, prompt: list[int], params: SamplingParams, *, request_id: str
+        self, prompt: list[int], params: SamplingParams, *, request_id: str, client: str
     ) -> TextOutput:
         await asyncio.sleep(0)
         assert len(prompt) + params.max_tokens <= self.max_model_len

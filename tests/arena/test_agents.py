@@ -238,6 +238,7 @@ async def test_request_of_a_language_model() -> None:
     )
     assert params.seed == keys.key(5, 8, 1, "choice")
     assert request_id.startswith("3/8/1/")
+    assert engine.clients[0] == "run 3"
     assert choice.uci in view.legal_moves
     assert choice.distribution[choice.uci] == round(math.exp(choice.logprob or 0), 4)
     assert list(choice.distribution.values()) == sorted(choice.distribution.values(), reverse=True)

@@ -159,8 +159,12 @@ async def test_the_queue_full_error_is_immediate(checkpoint: str) -> None:
 
 async def test_a_deadline_ends_a_request_in_any_state(checkpoint: str) -> None:
     llm = AsyncLLM(config(checkpoint, max_num_seqs=1))
-    running = asyncio.create_task(collect(llm, LONG, deadline=0.2))
-    waiting = asyncio.create_task(llm.choose(SYSTEM, [" a", " b"], deadline=0.1))
+    running = asyncio.create_task(collect(llm, LONG, request_id="a", deadline=60))
+    waiting = asyncio.create_task(llm.choose(SYSTEM, [" a", " b"], request_id="b", deadline=60))
+    while not (llm.stats().num_running and llm.stats().num_waiting):
+        await asyncio.sleep(0.001)
+    for name in ("a", "b"):
+        llm._live[name][0].deadline = 0.0
     for task in (running, waiting):
         with pytest.raises(DeadlineExceeded, match="deadline passed"):
             await task
