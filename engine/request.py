@@ -62,6 +62,7 @@ class Request:
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     overtaken: int = 0  # times another was admitted ahead of it
     stalled: bool = False  # whether it found no slots in the last step
+    long: bool = False  # whether the scheduler holds its rows back for short requests
     charged: int = 0  # rows that its client was charged for
     most_computed: int = 0  # num_computed at its highest, before a preemption
 

@@ -123,7 +123,7 @@ class Scheduler:
         """The rows of the next step, at most max_num_batched_tokens; their slots are assigned."""
         chunks: list[Chunk] = []
         budget = self.max_num_batched_tokens
-        is_long = [request.num_left > self.long_rows for request in self.running]
+        is_long = [self._is_long(request) for request in self.running]
         kept = min(_MIN_LONG, max(budget // 4, 1)) if any(is_long) else 0
         budget -= kept
         later: list[Request] = []
@@ -151,11 +151,16 @@ class Scheduler:
         self._admit_cold(cold, allowed, chunks)
         return chunks
 
+    def _is_long(self, request: Request) -> bool:
+        """What began as a long prompt is one to its end."""
+        request.long = request.num_left > (_MIN_LONG if request.long else self.long_rows)
+        return request.long
+
     def _give(self, request: Request, limit: int, chunks: list[Chunk]) -> int:
         """Schedule up to `limit` rows of a running request, preempting later ones for it. Returns how many."""
         if limit <= 0:
             return 0
-        if request.num_left > self.long_rows:
+        if self._is_long(request):
             limit = max(limit * _FAR // (_FAR + request.num_computed), 1)
         chunk = self._advance(request, limit)
         while chunk is None and self._preempt_after(request, chunks):
@@ -254,6 +259,7 @@ class Scheduler:
             self._clock = max(self._clock, given)
             self._served[request.client] = given + max(needed, 1)
         request.charged = max(request.charged, request.num_rows)
+        request.long = needed > self.long_rows
         self._dequeue(request)
         request.status = Status.RUNNING
         request.node = self.cache.begin(request.cache_salt)

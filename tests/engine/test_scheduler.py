@@ -1,11 +1,12 @@
 """The scheduler with a pretended model: every key a row reads must be the one of its own prefix."""
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from engine import ChoiceParams, QueueFull, SamplingParams, Tokenizer
+from engine import ChoiceParams, OutOfMemory, QueueFull, SamplingParams, Tokenizer
 from engine.choice import ChoiceTree
 from engine.kv_cache import KVCache
 from engine.request import ChoiceTask, Request, Status
@@ -22,7 +23,7 @@ class Pretended:
         self.cache = KVCache(num_slots, enabled)
         self.scheduler = Scheduler(self.cache, **(limits | settings))
         self.tokenizer = tokenizer
-        self.contents: dict[int, tuple[int, ...]] = {}
+        self.contents: dict[int, tuple[int | str, ...]] = {}
         self.computed = 0
         self.finished: list[Request] = []
         self._serial = 0
@@ -45,17 +46,17 @@ class Pretended:
         self.scheduler.add(request)
         return request
 
-    def prefix(self, request: Request, row: int) -> tuple[int, ...]:
-        """The tokens that row `row` of a request stands for, from the prompt's first on."""
+    def prefix(self, request: Request, row: int) -> tuple[int | str, ...]:
+        """The salt and the tokens that row `row` of a request stands for, from the prompt's first on."""
         if row < len(request.tokens):
-            return tuple(request.tokens[: row + 1])
+            return (request.cache_salt, *request.tokens[: row + 1])
         tree = request.tree
         assert tree is not None
         node, above = row - len(request.tokens) + 1, []
         while node > 0:
             above.append(int(tree.tokens[node]))
             node = int(tree.parents[node])
-        return (*request.tokens, *above[::-1])
+        return (request.cache_salt, *request.tokens, *above[::-1])
 
     def step(self, rng: random.Random) -> list[Chunk]:
         chunks = self.scheduler.schedule()
@@ -87,6 +88,9 @@ class Pretended:
             if len(request.task.token_ids) < request.task.max_tokens:
                 request.tokens.append(token)
                 return
+            if request.pin:
+                with suppress(OutOfMemory):
+                    self.scheduler.pin(request)
             self.scheduler.finish(request)
         else:
             tree = request.task.tree
