@@ -69,7 +69,10 @@ def test_what_is_computed_again_after_a_preemption_is_no_hit(tokenizer: Tokenize
     host.step(rng)
     host.scheduler.preempt(request)
     host.run(rng)
-    assert (request.cached_tokens, host.scheduler.num_recomputed) == (0, 0)  # its rows were there still
+    assert (request.cached_tokens, host.scheduler.num_recomputed) == (
+        0,
+        0,
+    )  # its rows were there still
     request = host.text([6] * 12, 10)
     host.step(rng)
     host.scheduler.preempt(request)
