@@ -155,10 +155,14 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Head:
-    """A weight [vocabulary, in] whose products are also had block by block."""
+    """A weight [vocabulary, in] whose products are also had block by block, or for single tokens."""
 
-    def __init__(self, weight: Tensor, quantization: Quantization = None) -> None:
+    def __init__(
+        self, weight: Tensor, quantization: Quantization = None, embedding: Tensor | None = None
+    ) -> None:
+        """embedding: the weight as it is, where it is kept for another use in any case."""
         self.vocab_size = len(weight)
+        self._embedding = embedding
         self._blocks = [
             make_linear(part, None, quantization) for part in torch.split(weight, _BLOCK)
         ]
@@ -166,6 +170,12 @@ class Head:
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, vocabulary] from x [rows, in]."""
         return torch.cat([logits for _, logits in self.blocks(x)], dim=1)
+
+    def picked(self, x: Tensor, rows: Tensor, tokens: Tensor) -> Tensor | None:
+        """[pairs] in float32: the products of x[rows] with tokens; None where only whole blocks can be had."""
+        if self._embedding is None:
+            return None
+        return (x[rows].float() * self._embedding[tokens].float()).sum(dim=1)
 
     def blocks(self, x: Tensor) -> Iterator[tuple[int, Tensor]]:
         """(first token, [rows, tokens]) one after the other, so that the whole never exists."""

@@ -194,7 +194,7 @@ class Decoder:
         head = self.embedding
         if not c.tie_word_embeddings:
             head = weight((c.vocab_size, hidden), "lm_head.weight")
-        self.head = Head(head, quantization)
+        self.head = Head(head, quantization, self.embedding if c.tie_word_embeddings else None)
         frequencies = _frequencies(c.rope_theta, c.head_dim)
         if c.rope_divisors is not None:
             frequencies = frequencies / torch.tensor(c.rope_divisors)
@@ -238,6 +238,10 @@ class Decoder:
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in the model's dtype."""
         return self.head(hidden)
+
+    def picked_logits(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor | None:
+        """[pairs] in float32: the logits of tokens [pairs] at hidden[rows]; None if that saves nothing."""
+        return self.head.picked(hidden, rows, tokens)
 
     def logit_blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The logits in blocks of the vocabulary: (first token, [rows, tokens]), one after the other."""

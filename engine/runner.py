@@ -4,6 +4,7 @@ It knows requests only as rows with slots; what to compute was decided by the sc
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,6 +22,24 @@ from engine.text import TextTask
 
 _SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
 _CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
+
+
+@dataclass(eq=False)
+class _Edges:
+    """Pairs of an output row and a token whose scores are asked for, and how many are for which chunk."""
+
+    rows: list[Ids] = field(default_factory=list)
+    tokens: list[Ids] = field(default_factory=list)
+    counts: list[tuple[int, int]] = field(default_factory=list)
+
+    def pairs(self) -> tuple[Ids, Ids]:
+        return np.concatenate(self.rows), np.concatenate(self.tokens)
+
+    def hand_out(self, scores: Floats, results: list[Floats | int | None]) -> None:
+        at = 0
+        for index, count in self.counts:
+            results[index] = scores[at : at + count]
+            at += count
 
 
 class ModelRunner:
@@ -48,9 +67,7 @@ class ModelRunner:
         results: list[Floats | int | None] = [None] * len(chunks)
         texts: list[int] = []
         text_rows: list[int] = []
-        edge_rows: list[Ids] = []
-        edge_tokens: list[Ids] = []
-        edge_counts: list[tuple[int, int]] = []
+        whole, walks = _Edges(), _Edges()
         at = 0
         for index, (chunk, rows) in enumerate(zip(chunks, outputs, strict=True)):
             if not len(rows):
@@ -58,22 +75,22 @@ class ModelRunner:
             task = chunk.request.task
             if isinstance(task, ChoiceTask):
                 first, last = scored_nodes(chunk)
+                # A walk is renormalised over the edges; only the end of a choice, which has no token of its own,
+                # needs to know how much the rest of the vocabulary weighs.
+                walks_on = task.masked and task.tree.stop_choice(first) < 0
+                edges = walks if walks_on else whole
                 low, high = task.tree.first_edges[first], task.tree.first_edges[last]
-                edge_rows.append(task.tree.edge_rows[low:high] - first + at)
-                edge_tokens.append(task.tree.edge_tokens[low:high])
-                edge_counts.append((index, int(high - low)))
+                edges.rows.append(task.tree.edge_rows[low:high] - first + at)
+                edges.tokens.append(task.tree.edge_tokens[low:high])
+                edges.counts.append((index, int(high - low)))
             else:
                 texts.append(index)
                 text_rows.append(at)
             at += len(rows)
-        if edge_counts:
-            scores = self._edge_logprobs(
-                hidden, np.concatenate(edge_rows), np.concatenate(edge_tokens)
-            )
-            at = 0
-            for index, count in edge_counts:
-                results[index] = scores[at : at + count]
-                at += count
+        if walks.counts:
+            walks.hand_out(self._edge_logits(hidden, *walks.pairs()), results)
+        if whole.counts:
+            whole.hand_out(self._edge_logprobs(hidden, *whole.pairs()), results)
         if texts:
             draws = [_draw(chunks[index].request) for index in texts]
             chosen = torch.from_numpy(self._filled(np.array(text_rows)))
@@ -125,12 +142,26 @@ class ModelRunner:
         """Repeated up to the fewest rows that a product may have; what they bring is the same and not used."""
         return np.resize(rows, self._min_rows) if 0 < len(rows) < self._min_rows else rows
 
+    def _edge_logits(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
+        """log p(token | row) for pairs of a row of `hidden` and a token, up to a constant for each row."""
+        device = hidden.device
+        logits = self.decoder.picked_logits(
+            hidden, torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
+        )
+        if logits is None:
+            return self._edge_logprobs(hidden, rows, tokens)
+        result: Floats = logits.double().cpu().numpy()
+        return result
+
     def _edge_logprobs(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
         """log p(token | row) for pairs of a row of `hidden` and a token, with the whole vocabulary as normaliser.
 
         The vocabulary is taken block by block: the logits of a block stay in the processor's cache, and the
         full matrix of them never exists.
         """
+        wanted, rows = np.unique(rows, return_inverse=True)
+        if len(wanted) < len(hidden):  # not those of texts and walks
+            hidden = hidden[torch.from_numpy(self._filled(wanted)).to(hidden.device)]
         count = len(hidden)
         order = np.argsort(tokens, kind="stable")
         pair_rows = torch.from_numpy(rows[order]).to(hidden.device)
