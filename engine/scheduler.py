@@ -23,7 +23,7 @@ _MAX_OVERTAKEN = 32
 # Waiting requests looked at in one step.
 _SCAN = 256
 # Rows kept free for each text that will grow, so that admissions do not cause preemptions.
-_GROWTH = 32
+_GROWTH = 256
 # Rows that long prompts get in any step, however many short requests there are.
 _MIN_LONG = 32
 # Attending to this many keys costs a row about as much as the rest of the model does.
@@ -251,7 +251,8 @@ class Scheduler:
         tokens = request.tokens
         known, idle = self.cache.peek(tokens, len(tokens) - 1, request.cache_salt)
         needed = request.num_rows - known
-        return needed, not self.running or needed + idle + reserved <= self.cache.num_available
+        wanted = needed + idle + _growth(request) + reserved
+        return needed, not self.running or wanted <= self.cache.num_available
 
     def _start(self, request: Request, needed: int, limit: int, chunks: list[Chunk]) -> int:
         if not request.preemptions:

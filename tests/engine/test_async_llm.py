@@ -102,7 +102,8 @@ async def test_abort_while_waiting(checkpoint: str) -> None:
     await llm.close()
 
 
-async def test_abort_after_preemption(checkpoint: str) -> None:
+async def test_abort_after_preemption(checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.scheduler._GROWTH", 0)
     llm = AsyncLLM(config(checkpoint, kv_cache_memory=450 * PER_TOKEN))
     tasks = {
         f"{name}": asyncio.create_task(

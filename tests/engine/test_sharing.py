@@ -297,3 +297,15 @@ def test_stale_pins_are_gone_after_a_failed_step(tokenizer: Tokenizer) -> None:
     host.scheduler.drop_all()
     assert host.cache.num_pinned == 0
     assert not host.scheduler.unpin(pin.request_id)
+
+
+def test_texts_in_half_the_memory_they_want_compute_hardly_anything_twice(
+    tokenizer: Tokenizer,
+) -> None:
+    rng = random.Random(0)
+    host = Pretended(tokenizer, 1000, max_num_seqs=32, max_num_batched_tokens=256)
+    for i in range(32):
+        host.text([5] * 100 + [10 + i], 60)
+    host.run(rng)
+    recomputed = host.scheduler.num_recomputed
+    assert recomputed <= 0.05 * (host.computed - recomputed)
