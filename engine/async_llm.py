@@ -203,6 +203,10 @@ class AsyncLLM:
         """Tokens of a prompt and its answer together."""
         return self._core.max_model_len
 
+    def metrics(self) -> str:
+        """Counters, gauges and histograms in Prometheus' text format (`engine.metrics` names them)."""
+        return self._core.metrics.exposition()
+
     def stats(self) -> EngineStats:
         stats = self._core.stats()
         return replace(stats, num_waiting=stats.num_waiting + len(self._incoming))

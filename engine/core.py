@@ -19,6 +19,7 @@ from engine.files import resolve_model
 from engine.intake import Intake
 from engine.kv_cache import KVCache
 from engine.loader import load_decoder
+from engine.metrics import EngineMetrics
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.request import ChoiceTask, Request, Status
 from engine.runner import ModelRunner, scored_nodes, scored_rows
@@ -78,6 +79,7 @@ class EngineCore:
         self._eos = frozenset(self.tokenizer.eos_token_ids)
         self._started_at = time.monotonic()
         self._rates: deque[tuple[float, int]] = deque()
+        self.metrics = EngineMetrics(config.model, self.stats)
         self.steps = 0
         self._finished = self._failed = 0
         self._prompt_tokens = self._cached_tokens = self._computed_tokens = 0
@@ -132,6 +134,7 @@ class EngineCore:
         now = time.monotonic()
         rows = sum(chunk.end - chunk.start for chunk in chunks)
         self.steps += 1
+        self.metrics.observe_step(chunks)
         self._rates.append((now, rows))
         while self._rates[0][0] < now - _RATE_WINDOW_S:
             self._rates.popleft()
@@ -146,6 +149,9 @@ class EngineCore:
             elif result is not None and (output := self._took_scores(chunk, result, now)):
                 self._finished += 1
                 events.append((request, output))
+        for _, event in events:
+            if isinstance(event, ChoiceOutput | TextOutput):
+                self.metrics.observe_output(event)
         return events
 
     def abort(self, request: Request) -> bool:

@@ -99,6 +99,10 @@ class LLM:
     def tokenizer(self) -> Tokenizer:
         return self._core.tokenizer
 
+    def metrics(self) -> str:
+        """Counters, gauges and histograms in Prometheus' text format (`engine.metrics` names them)."""
+        return self._core.metrics.exposition()
+
     def stats(self) -> EngineStats:
         return self._core.stats()
 

@@ -16,10 +16,12 @@ from typing import Annotated
 
 from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 import games
+from arena import metrics
 from arena.store import DatabaseError, Store, UnknownRun, queries
 from arena.store.store import get_run
 from web.feed import Feeds
@@ -84,6 +86,10 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
     @app.get("/api/runs/{run_id}/engine")
     def engine(run_id: Number, after: float = 0.0) -> JSONResponse:
         return JSONResponse({"samples": queries.engine_samples(store, run_id, after)})
+
+    @app.get("/metrics")
+    def prometheus() -> PlainTextResponse:
+        return PlainTextResponse(metrics.exposition(store), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/api/runs/{run_id}/events")
     async def events(

@@ -86,6 +86,16 @@ def test_game_after_a_ply_has_only_later_moves(client: TestClient, run: PlayedRu
     assert [move["ply"] for move in detail["moves"]] == [3, 4]
 
 
+def test_prometheus_reads_the_newest_sample_of_running_tournaments(
+    client: TestClient, run: PlayedRun
+) -> None:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = [line for line in answer.text.splitlines() if "prefix_hit_rate{" in line]
+    assert [line.split()[-1] for line in lines] == ["0.75"]
+    assert f'run="{run.id}"' in lines[0]
+
+
 def test_engine_samples(client: TestClient, run: PlayedRun) -> None:
     (sample,) = client.get(f"/api/runs/{run.id}/engine").json()["samples"]
     assert sample["stats"]["prefix_hit_rate"] == 0.75
