@@ -176,6 +176,15 @@ def test_no_choices_are_refused(llm: LLM) -> None:
     assert llm.stats().num_running == 0
 
 
+def test_texts_that_the_model_cannot_tell_apart_are_refused(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = llm.tokenizer.encode_choice(" e2e4")
+    monkeypatch.setattr(llm.tokenizer, "encode_choice", lambda text: same)
+    with pytest.raises(NoChoices, match="have the same tokens"):
+        llm.choose([SYSTEM], [[" 車a1", " 馬a1"]])
+
+
 def test_a_choice_that_merges_with_the_prompt_is_refused(llm: LLM) -> None:
     with pytest.raises(BoundaryMerge, match="begin choices with it"):
         llm.choose(["You are a ch"], [["ess player"]])
