@@ -133,8 +133,15 @@ def _num_shared(spans: list[Span]) -> int:
     return limit if limit >= _MIN_SHARED else 0
 
 
-def attend(queries: Tensor, pool: KVPool, layer: int, plan: AttentionPlan, scale: float) -> Tensor:
-    """Attention of one layer: [N, heads, head_dim] like the queries."""
+def attend(
+    queries: Tensor,
+    pool: KVPool,
+    layer: int,
+    plan: AttentionPlan,
+    scale: float,
+    softcap: float | None = None,
+) -> Tensor:
+    """Attention of one layer: [N, heads, head_dim] like the queries. softcap: c of tanh(score / c) * c."""
     _, heads, dim = queries.shape
     kv_heads = pool.num_kv_heads
     ratio = heads // kv_heads
@@ -151,11 +158,13 @@ def attend(queries: Tensor, pool: KVPool, layer: int, plan: AttentionPlan, scale
         # The columns of the keys of one's own, one block a request.
         blocks = scores[:, :, s:].view(kv_heads * b, ratio * q, p)
         torch.bmm(query.view(kv_heads * b, ratio * q, dim), keys.transpose(1, 2), out=blocks)
-        if group.bias is not None:
-            blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
         if s:
             common = pool.read(layer, group.shared).permute(1, 2, 0, 3)
             torch.bmm(query, common[0].transpose(1, 2), out=scores[:, :, :s])
+        if softcap is not None:
+            scores.div_(softcap).tanh_().mul_(softcap)
+        if group.bias is not None:
+            blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
         weights = torch.softmax(scores, dim=-1)
         blocks = weights[:, :, s:].view(kv_heads * b, ratio * q, p)
         result = torch.bmm(blocks, values)

@@ -52,7 +52,7 @@ class EngineCore:
             files, self.device, self.dtype, config.max_model_len, config.quantization
         )
         self.tokenizer: Tokenizer = tokenizer_of(files)
-        self.max_model_len = len(decoder.cos)
+        self.max_model_len = decoder.max_len
         self.runner = ModelRunner(
             decoder,
             self._num_slots(decoder.config.kv_bytes_per_token(self.dtype)),

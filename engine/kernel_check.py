@@ -16,7 +16,7 @@ def check_kernels(decoder: Decoder) -> None:
     Raises ModelLoadError if they differ, which means that this device's kernels sum a row in an order that depends
     on the rows beside it.
     """
-    length = min(80, len(decoder.cos))
+    length = min(80, decoder.max_len)
     tokens = torch.arange(length) * 7919 % decoder.config.vocab_size
     whole = _hidden(decoder, tokens, range(0, length, length), 3)
     parts = _hidden(decoder, tokens, range(0, length, MIN_ROWS), 1)

@@ -15,7 +15,8 @@ from torch import Tensor
 from engine.errors import ModelLoadError
 from engine.files import ModelFiles, read_json
 from engine.linear import Quantization
-from engine.model import Decoder, ModelConfig
+from engine.model import Decoder
+from engine.model_config import ModelConfig, Rope
 
 _ROPE_DIVISORS = (
     "rope_freqs.weight"  # llama.cpp's place for Llama 3's change of the rotary frequencies
@@ -32,7 +33,9 @@ def load_decoder(
     """The model on its device. Raises ModelLoadError with what is wrong with the files."""
     with ExitStack() as stack:
         if files.gguf is None:
-            config = ModelConfig.from_dict(read_json(files.directory / "config.json"))
+            config = ModelConfig.from_dict(
+                read_json(files.directory / "config.json"), max_model_len
+            )
             take = _safetensors(files.directory, stack)
         else:
             config, take = _gguf(files.gguf)
@@ -108,7 +111,8 @@ def _gguf(path: Path) -> tuple[ModelConfig, Callable[[str], Tensor]]:
         return weight
 
     if _ROPE_DIVISORS in tensors:
-        config = replace(config, rope_divisors=tuple(stored(_ROPE_DIVISORS).tolist()))
+        frequencies = torch.tensor(config.ropes[0].frequencies) / stored(_ROPE_DIVISORS)
+        config = replace(config, ropes=(Rope(tuple(frequencies.tolist())),))
     return config, take
 
 
@@ -128,9 +132,10 @@ def _gguf_config(path: Path, fields: Mapping[str, Any], tensors: Set[str]) -> Mo
     if scaling != "none":
         rope |= {"rope_type": scaling, "factor": get("llama.rope.scaling.factor")}
     tokens = fields.get("tokenizer.ggml.tokens")
+    window = get("llama.attention.sliding_window")
     return ModelConfig.from_dict(
         {
-            "architectures": ["LlamaForCausalLM"],
+            "architectures": [f"{'Mistral' if window else 'Llama'}ForCausalLM"],
             "vocab_size": get("llama.vocab_size") or (len(tokens.data) if tokens else None),
             "hidden_size": get("llama.embedding_length"),
             "intermediate_size": get("llama.feed_forward_length"),
@@ -140,7 +145,7 @@ def _gguf_config(path: Path, fields: Mapping[str, Any], tensors: Set[str]) -> Mo
             "head_dim": get("llama.attention.key_length") or get("llama.rope.dimension_count"),
             "rms_norm_eps": get("llama.attention.layer_norm_rms_epsilon", 1e-5),
             "max_position_embeddings": get("llama.context_length"),
-            "sliding_window": get("llama.attention.sliding_window"),
+            "sliding_window": window,
             "rope_parameters": rope,
             "tie_word_embeddings": "output.weight" not in tensors,
         }

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention import Mask, Span, plan_attention
+from engine.attention import AttentionPlan, Mask, Span, plan_attention
 from engine.choice import Floats, Ids
-from engine.fixed_order import MIN_ROWS, plan_in_order
+from engine.errors import ModelLoadError
+from engine.fixed_order import MIN_ROWS, OrderedPlan, plan_in_order
 from engine.kernel_check import check_kernels
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
@@ -51,6 +52,12 @@ class ModelRunner:
         self.decoder = decoder
         self._min_rows = MIN_ROWS if deterministic else 0
         if deterministic:
+            model = decoder.config
+            if model.sliding_window is not None or model.attention_softcap is not None:
+                raise ModelLoadError(
+                    f"deterministic is not supported for sliding windows and soft caps ({model.architecture}); "
+                    "use another model or set deterministic to False."
+                )
             with torch.inference_mode():
                 check_kernels(decoder)
         self.pool = decoder.new_pool(num_slots)
@@ -104,6 +111,8 @@ class ModelRunner:
         positions: list[Ids] = []
         slots: list[Ids] = []
         spans: list[Span] = []
+        cut: list[Span] = []
+        window = self.decoder.config.sliding_window
         for chunk, first in zip(chunks, starts, strict=False):
             request, start, end = chunk.request, chunk.start, chunk.end
             length = len(request.tokens)
@@ -118,9 +127,10 @@ class ModelRunner:
             slots.append(request.slots[start:end])
             for low in range(start, end, _SPAN_ROWS):
                 high = min(low + _SPAN_ROWS, end)
-                spans.append(
-                    Span(int(first) + low - start, request.slots[:high], _mask(request, low, high))
-                )
+                mask = _mask(request, low, high)
+                spans.append(Span(int(first) + low - start, request.slots[:high], mask))
+                if window is not None:
+                    cut.append(_cut(spans[-1], _positions(request, high), window))
         device, dtype = self.decoder.device, self.decoder.dtype
 
         def tensor(arrays: list[Ids]) -> Tensor:
@@ -128,14 +138,22 @@ class ModelRunner:
 
         num_rows = max(int(starts[-1]), self._min_rows)
 
+        attention: AttentionPlan | OrderedPlan
+        windowed = None
+        if self._min_rows:
+            attention = plan_in_order(spans, num_rows, device, dtype)
+        else:
+            attention = plan_attention(spans, device, dtype)
+            if window is not None:
+                longer = any(span is not whole for span, whole in zip(cut, spans, strict=True))
+                windowed = plan_attention(cut, device, dtype) if longer else attention
         return Batch(
             token_ids=tensor(tokens),
             positions=tensor(positions),
             slots=tensor(slots),
-            attention=plan_in_order(spans, num_rows, device, dtype)
-            if self._min_rows
-            else plan_attention(spans, device, dtype),
+            attention=attention,
             out_rows=tensor([out_rows]),
+            windowed=windowed,
         )
 
     def _filled(self, rows: Ids) -> Ids:
@@ -213,6 +231,27 @@ def _mask(request: Request, start: int, end: int) -> Mask:
             first - length + 1 : end - length + 1, 1 : end - length + 1
         ]
     return mask
+
+
+def _positions(request: Request, end: int) -> Ids:
+    """Where rows 0..end-1 of a request are in its text: [end]. Inner nodes of one depth are beside each other."""
+    length = len(request.tokens)
+    if end <= length:
+        return np.arange(end)
+    assert request.tree is not None
+    return np.concatenate(
+        [np.arange(length), request.tree.depths[1 : end - length + 1] + (length - 1)]
+    )
+
+
+def _cut(span: Span, positions: Ids, window: int) -> Span:
+    """The span for layers that see `window` tokens, the row's own among them; itself if it is no longer."""
+    rows = positions[len(positions) - len(span.mask) :]
+    if rows.max() < window:
+        return span
+    mask = span.mask & (positions > rows[:, np.newaxis] - window)
+    first = int(mask.any(axis=0).argmax())
+    return Span(span.first, span.slots[first:], mask[:, first:])
 
 
 def _draw(request: Request) -> Draw:
