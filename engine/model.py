@@ -212,7 +212,8 @@ class Decoder:
 
     def picked_logits(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor | None:
         """[pairs] in float32: the logits of tokens [pairs] at hidden[rows]; None if that saves nothing."""
-        return self.head.picked(hidden, rows, tokens)
+        logits = self.head.picked(hidden, rows, tokens)
+        return None if logits is None else self._capped(logits)
 
     def logit_blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The logits in blocks of the vocabulary: (first token, [rows, tokens]), one after the other."""

@@ -184,6 +184,17 @@ def test_choosing_equals_brute_force_in_every_kind_of_layer(name: str, tmp_path:
         assert got == pytest.approx(logs, abs=2e-4)
 
 
+def test_a_soft_cap_counts_in_masked_scoring(tmp_path: Path) -> None:
+    directory, _ = make_model(tmp_path, "gemma2")
+    llm = LLM(config(directory))
+    both = [
+        llm.choose([SYSTEM], [list("QWXZ")], ChoiceParams(scoring=scoring, temperature=0))[0]
+        for scoring in ("likelihood", "masked")
+    ]
+    assert both[0].text == both[1].text
+    assert both[0].logprob == pytest.approx(both[1].logprob, abs=1e-4)
+
+
 def test_the_length_of_the_longest_sequence_decides_on_longrope(tmp_path: Path) -> None:
     directory, model = make_model(tmp_path, "phi3-longrope")
     llm = LLM(config(directory, max_model_len=64))
