@@ -4,9 +4,9 @@ Sums of floating-point numbers depend on their order. Here it is fixed by the po
 same for a row alone or in a batch, wherever a prompt was cut into steps, and for a token that was computed as a
 node of a choice tree or in a prompt:
 
-- the far keys of a row, up to the block of 16 before its own, stand in the columns of their positions and are
+- the far keys of a row, up to the block of 8 before its own, stand in the columns of their positions and are
   summed in products of exactly 128 positions each, which are added in float32 in order;
-- its last 17 to 32 keys, where a tree's rows differ, are gathered for each row into columns of their own.
+- its last 9 to 16 keys, where a tree's rows differ, are gathered for each row into columns of their own.
 
 What is left to the kernels is that a product of fixed depth does not depend on how many rows or batches it has
 (from the number on that all steps are padded to), and that a softmax does not depend on columns of zero weight
@@ -28,8 +28,8 @@ Ids = npt.NDArray[np.int64]
 
 MIN_ROWS = 16  # rows of a step at least: products of few rows are summed in another order
 _CHUNK = 128  # positions of far keys in one product
-_NEAR = 32  # columns of the nearest keys
-_BLOCK = 16  # the far keys of a row end at a multiple of this
+_NEAR = 16  # columns of the nearest keys
+_BLOCK = 8  # the far keys of a row end at a multiple of this
 _MIN_QUERIES, _MIN_GROUP = 4, 8  # query rows of a request, and of a group, at least
 _WASTE, _SMALL, _LARGE = 1.5, 4096, 1 << 21  # as in `engine.attention`
 
@@ -37,7 +37,7 @@ _WASTE, _SMALL, _LARGE = 1.5, 4096, 1 << 21  # as in `engine.attention`
 @dataclass(frozen=True)
 class _Piece:
     """Rows of one request. rows: [Q] in the batch; slots: of the far keys; fars: [Q] how many of them each row
-    sees; near: [Q, 32] slots and seen: [Q] how many of these it sees."""
+    sees; near: [Q, 16] slots and seen: [Q] how many of these it sees."""
 
     rows: Ids
     slots: Ids
@@ -54,8 +54,8 @@ class _Piece:
 class OrderedGroup:
     """B requests of Q rows each, with S far keys that all rows see and P more, both multiples of 128.
 
-    rows: [B * Q]; shared: [S]; slots: [B * P]; bias: [B, 1, Q, P] or None; near: [B * Q * 32] slots;
-    near_bias: [B * Q, 1, 32]. Padding repeats the first row.
+    rows: [B * Q]; shared: [S]; slots: [B * P]; bias: [B, 1, Q, P] or None; near: [B * Q * 16] slots;
+    near_bias: [B * Q, 1, 16]. Padding repeats the first row.
     """
 
     shape: tuple[int, int, int, int]

@@ -103,6 +103,30 @@ def test_interrupted_and_resumed_equals_undisturbed(
     assert_complete(tmp_path / "arena.db", undisturbed)
 
 
+def test_language_models_killed_and_resumed_with_other_concurrency_equal_undisturbed(
+    tmp_path: Path,
+) -> None:
+    """With `engine.deterministic`, which games share a step does not show in the moves."""
+    played = [
+        *("run", "--game", "chess", "--agents", "Heron,Dragon,Falcon", "--max-plies", "16"),
+        *("--model", "tiny", "--engine-deterministic", "true", "--runtime", "local", "--no-web"),
+    ]
+    done = arena(*played, "--concurrency", "6", "--database", "whole.db", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    process = start_arena(*played, "--concurrency", "4", "--database", "killed.db", cwd=tmp_path)
+    wait_for_moves(tmp_path / "killed.db", 20, process)
+    process.kill()
+    process.communicate()
+    where = ["--database", "killed.db", "--runtime", "local", "--no-web"]
+    done = arena("resume", "1", *where, "--concurrency", "2", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    records = []
+    for name in ("whole.db", "killed.db"):
+        with Store.open(str(tmp_path / name)) as store:
+            records.append(record_of(store, 1))
+    assert records[0] == records[1]
+
+
 def test_interrupted_before_the_first_game(tmp_path: Path) -> None:
     process = start_arena("run", *TOURNAMENT[:-1], "--port", "0", cwd=tmp_path)
     assert process.stdout is not None
