@@ -1,28 +1,27 @@
 """`deterministic=True`: the same bits alone, in any batch, cached or not, cut into steps or not, preempted or not."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from engine import LLM, AsyncLLM, ChoiceOutput, ChoiceParams, ModelLoadError, SamplingParams
+from engine import LLM, ChoiceOutput, ChoiceParams, ModelLoadError, SamplingParams
 from engine.attention import Span
 from engine.fixed_order import attend_in_order, plan_in_order
 from engine.kv_pool import KVPool
 from engine.model import Decoder
+from engine.scheduler import Scheduler
 from tests.engine.conftest import MOVES, SYSTEM, config
 from tests.engine.test_attention import DIM, HEADS, KV_HEADS, SLOTS, dense, spans_of
 
 LONG = " a9a10 and so on, move by move, until the choice has more than two blocks of tokens"
 COUNT = 8
 BITS = ["float32", "bfloat16"]
-# Enough for the longest request, and too little for what the others want beside it.
-TIGHT = {"float32": 128_000, "bfloat16": 64_000}
 
 
 @cache
@@ -123,34 +122,22 @@ def test_bits_do_not_depend_on_where_prompts_and_trees_are_cut(
     assert answers(engine(checkpoint, dtype, max_num_batched_tokens=budget), COUNT) == expected
 
 
-async def test_bits_do_not_depend_on_preemption(
-    checkpoint: str, alone: tuple[str, list[Any]]
+@pytest.mark.parametrize("cached", [True, False])
+def test_bits_do_not_depend_on_preemption(
+    checkpoint: str, alone: tuple[str, list[Any]], cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dtype, expected = alone
-    pairs = requests(COUNT)
-    llm = AsyncLLM(
-        config(checkpoint, dtype=dtype, deterministic=True, kv_cache_memory=TIGHT[dtype])
-    )
+    schedule, steps = Scheduler.schedule, count()
 
-    async def write(prompt: str, params: SamplingParams) -> Any:
-        stream = llm.generate(prompt, params)
-        async for _ in stream:
-            pass
-        return stream.output
+    def preempts_the_last(self: Scheduler) -> Any:
+        if next(steps) % 3 == 2 and len(self.running) > 1:
+            self.preempt(self.running[-1])
+        return schedule(self)
 
-    # The texts come first, outgrow what was free and put the choices behind them back.
-    written = [
-        write(prompt, params) for (prompt, _), params in zip(pairs, text_params(COUNT), strict=True)
-    ]
-    chosen = [
-        llm.choose(*pair, params)
-        for pair, params in zip(pairs * 2, choice_params(COUNT), strict=True)
-    ]
-    outputs = await asyncio.gather(*written, *chosen)
-    outputs = outputs[COUNT:] + outputs[:COUNT]
-    assert llm.stats().preemptions > 0
-    assert bits(outputs) == expected
-    await llm.close()
+    monkeypatch.setattr(Scheduler, "schedule", preempts_the_last)
+    llm = engine(checkpoint, dtype, enable_prefix_caching=cached, max_num_batched_tokens=100)
+    assert answers(llm, COUNT) == expected
+    assert llm.stats().preemptions > 5
 
 
 def test_bits_do_not_depend_on_the_number_of_rows_with_two_threads(
