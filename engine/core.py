@@ -47,6 +47,8 @@ class EngineCore:
         if self.device.type == "cpu":
             set_threads(config.num_threads)
         self.dtype = pick_dtype(config.dtype, self.device)
+        int8_cache = config.kv_cache_dtype == "int8"
+        self.kv_dtype = torch.int8 if int8_cache else self.dtype
         files = resolve_model(config.model)
         decoder = load_decoder(
             files, self.device, self.dtype, config.max_model_len, config.quantization
@@ -55,8 +57,9 @@ class EngineCore:
         self.max_model_len = decoder.max_len
         self.runner = ModelRunner(
             decoder,
-            self._num_slots(decoder.config.kv_bytes_per_token(self.dtype)),
+            self._num_slots(decoder.config.kv_bytes_per_token(self.kv_dtype)),
             config.deterministic,
+            int8_cache,
         )
         self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
         long_rows = config.long_prefill_token_threshold
@@ -303,6 +306,7 @@ class EngineCore:
             model=self.config.model,
             device=str(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
+            kv_cache_dtype=str(self.kv_dtype).removeprefix("torch."),
             num_running=len(self.scheduler.running),
             num_waiting=self.scheduler.num_waiting,
             kv_pages_total=cache.num_slots,

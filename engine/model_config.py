@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelLoadError
+from engine.kv_pool import bytes_per_vector
 
 # What a configuration means when it does not say so.
 _GEMMA = {
@@ -157,8 +158,10 @@ class ModelConfig:
                 f"The model's configuration is incomplete or wrong ({error!r}); fetch it again."
             ) from None
 
-    def kv_bytes_per_token(self, dtype: torch.dtype) -> int:
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * dtype.itemsize
+    def kv_bytes_per_token(self, kv_dtype: torch.dtype) -> int:
+        """Memory of one token's keys and values in all layers, with their scales if they are kept in int8."""
+        vectors = 2 * self.num_layers * self.num_kv_heads
+        return vectors * bytes_per_vector(self.head_dim, kv_dtype)
 
 
 def _layers(

@@ -66,6 +66,7 @@ class Pin:
 class EngineStats:
     """The engine's counters since its start. A page of the key-value cache holds one token.
 
+    dtype: of the model; kv_cache_dtype: in which keys and values are kept.
     kv_pages_used are held by running requests, kv_pages_cached can be reused or evicted.
     prefix_hit_rate: cached share of all prompt tokens, None before the first. A token is cached or not once in its
     request's life, so neither a look-up made twice nor what is found again after a preemption counts.
@@ -77,6 +78,7 @@ class EngineStats:
     model: str
     device: str
     dtype: str
+    kv_cache_dtype: str
     num_running: int
     num_waiting: int
     kv_pages_total: int

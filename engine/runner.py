@@ -46,7 +46,13 @@ class _Edges:
 class ModelRunner:
     """One pass through the weights per step, for all requests together."""
 
-    def __init__(self, decoder: Decoder, num_slots: int, deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        num_slots: int,
+        deterministic: bool = False,
+        int8_cache: bool = False,
+    ) -> None:
         """deterministic: a request's numbers have the same bits in every step and batch. Raises ModelLoadError
         where the device cannot keep that."""
         self.decoder = decoder
@@ -60,7 +66,7 @@ class ModelRunner:
                 )
             with torch.inference_mode():
                 check_kernels(decoder)
-        self.pool = decoder.new_pool(num_slots)
+        self.pool = decoder.new_pool(num_slots, int8_cache)
 
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> list[Floats | int | None]:
