@@ -73,7 +73,7 @@ async def play(
             side, ply = position.turn, position.ply
             legal = position.legal_moves()
             if ply < len(spec.opening) and (uci := spec.opening[ply]) in legal:
-                yield _moved(spec, position, MoveChoice(uci), style, 0.0)
+                yield _moved(spec, position, MoveChoice(uci), style, None)
                 continue
             view = GameView(position, position.moves(), legal, spec, side, ply)
             began = clock()
@@ -115,7 +115,7 @@ async def play(
 
 
 def _moved(
-    spec: GameSpec, position: games.Position, choice: MoveChoice, style: str, elapsed: float
+    spec: GameSpec, position: games.Position, choice: MoveChoice, style: str, elapsed: float | None
 ) -> MoveRecord:
     """Play the move on `position` and say what there is to record of it."""
     ply, side = position.ply, position.turn

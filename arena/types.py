@@ -85,7 +85,7 @@ class MoveRecord:
     notation: str
     fen: str  # after the move
     key: str  # repetition key after the move
-    elapsed_s: float | None  # wall time of the agent's answer
+    elapsed_s: float | None  # wall time of the agent's answer; None for moves of the opening
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ async def test_opening_moves_are_recorded_and_no_agent_is_asked_for_them() -> No
     assert [r.choice.uci for r in records[:3]] == list(spec.opening)
     assert [r.notation for r in records[:3]] == ["e4", "c5", "Nf3"]
     assert (agents[0].calls, agents[1].calls) == (1, 2)
+    assert [r.elapsed_s is None for r in records] == [True] * 3 + [False] * 3
 
 
 async def test_a_game_resumed_inside_its_opening_goes_on_with_it() -> None:
