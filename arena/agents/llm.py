@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -77,7 +77,7 @@ class LlmPlayer:
             if shown
             else self._transcript.ids
         )
-        thoughts = None
+        thoughts, spent = None, []
         if config.mode == "think":
             ids = [*ids, *self._transcript.encode(prompts.THOUGHTS)]
             text = await self._ask(
@@ -90,6 +90,7 @@ class LlmPlayer:
             )
             ids = [*ids, *text.token_ids]
             thoughts = text.text.strip()
+            spent.append(text.metrics)
         if shown or thoughts is not None:
             ids = [*ids, *self._transcript.encode(prompts.ANSWER)]
         params = ChoiceParams(
@@ -105,12 +106,13 @@ class LlmPlayer:
                 ids, texts, params, request_id=self._id(view, "choice"), client=_client(view)
             )
         )
-        return replace(_choice(output, view), thoughts=thoughts)
+        choice = replace(_choice(output, view), thoughts=thoughts)
+        return _timed(choice, [*spent, output.metrics])
 
     async def _write(self, view: GameView) -> MoveChoice:
         ids = list(self._transcript.ids)
         ids += self._transcript.encode(self._shown(view) + prompts.REPLY)
-        failure, reply = ParseFailure.EMPTY, ""
+        failure, reply, spent = ParseFailure.EMPTY, "", []
         for attempt in range(self._config.retries + 1):
             purpose = f"reply {attempt}"
             output = await self._ask(
@@ -122,9 +124,10 @@ class LlmPlayer:
                 )
             )
             reply = output.text
+            spent.append(output.metrics)
             read = view.position.parse(reply, truncated=output.finish_reason == "length")
             if read.move is not None:
-                return _timed(MoveChoice(read.move, thoughts=reply.strip()), output.metrics)
+                return _timed(MoveChoice(read.move, thoughts=reply.strip()), spent)
             failure = read.failure or ParseFailure.UNPARSABLE
             if failure is ParseFailure.RESIGN:
                 raise Resigned
@@ -198,23 +201,24 @@ def _choice(output: ChoiceOutput, view: GameView) -> MoveChoice:
         }
         ranked = sorted(shares.items(), key=lambda item: -item[1])
         distribution = {m: share for m, share in ranked if share > 0 or m == move}
-    choice = MoveChoice(
+    return MoveChoice(
         uci=move,
         logprob=output.logprob,
         legal_mass=output.legal_mass,
         entropy=output.entropy,
         distribution=distribution,
     )
-    return _timed(choice, output.metrics)
 
 
-def _timed(choice: MoveChoice, metrics: RequestMetrics) -> MoveChoice:
+def _timed(choice: MoveChoice, requests: Sequence[RequestMetrics]) -> MoveChoice:
+    """With the time of all requests of the move, and the tokens of the one that gave it."""
+    last = requests[-1]
     return replace(
         choice,
-        queue_s=metrics.queue_s,
-        prefill_s=metrics.prefill_s,
-        decode_s=metrics.decode_s,
-        prompt_tokens=metrics.prompt_tokens,
-        cached_tokens=metrics.cached_tokens,
-        scored_rows=metrics.scored_rows,
+        queue_s=sum(one.queue_s for one in requests),
+        prefill_s=sum(one.prefill_s for one in requests),
+        decode_s=sum(one.decode_s for one in requests),
+        prompt_tokens=last.prompt_tokens,
+        cached_tokens=last.cached_tokens,
+        scored_rows=last.scored_rows,
     )

@@ -39,6 +39,11 @@ async def test_a_thought_is_written_first_and_then_a_legal_move_is_chosen() -> N
     assert params.max_tokens == 50 and params.stop == ("\n\n",)
     assert engine.prompts == [f"{base}\n\nThoughts: I attack.\n\nAnswer:"]
     assert choice.uci in view_of(spec, ["e2e4", "e7e5"]).legal_moves
+    assert (choice.queue_s, choice.prefill_s, choice.decode_s) == (
+        0.2,
+        0.4,
+        0.6,
+    )  # of both requests
 
 
 async def test_a_free_reply_is_read_and_asked_for_again_if_it_gives_no_legal_move() -> None:
