@@ -122,7 +122,10 @@ def cli() -> None:
 @tournament_flags()
 @hosting_flags
 def run(file: Path | None, config: Path | None, **flags: Any) -> None:
-    """Play a tournament: of FILE (TOML), of flags, or of a file with flags that override it."""
+    """Play a tournament of FILE (TOML), of flags, or of both.
+
+    Flags override what the file says.
+    """
     if file is not None and config is not None:
         raise click.UsageError("The tournament file is given twice; leave out FILE or --config.")
     _play_new([load_config(file or config, given(flags))], flags)
@@ -142,7 +145,7 @@ def batch(files: tuple[Path, ...], **flags: Any) -> None:
 @tournament_flags(only=WHERE)
 @hosting_flags
 def resume(run_ids: tuple[int, ...], **flags: Any) -> None:
-    """Go on with runs that were stopped or killed; without RUN with the newest one."""
+    """Go on with runs that were stopped (default: the newest)."""
     with Store.open(flags["database"], create=False) as store:
         wanted = list(dict.fromkeys(run_ids)) or [_newest(store, unfinished=True)]
         configs = [recorded_config(run_id, store, given(flags)) for run_id in wanted]
@@ -189,7 +192,7 @@ def standings(run_id: int | None, database: str) -> None:
 def export(
     run_id: int | None, number: int | None, output: Path | None, form: str | None, database: str
 ) -> None:
-    """Write the games of a run (default: the newest) as PGN, or janggi as GIB."""
+    """Write the games of a run (default: the newest) as PGN or GIB."""
     if form is None:
         form = "gib" if output is not None and output.suffix.lower() == ".gib" else "pgn"
     with Store.open(database, create=False) as store:
@@ -207,27 +210,30 @@ def export(
             output.write_bytes(buffer.getbuffer())
         except OSError as error:
             raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from None
-        click.echo(f"{count} games in {output}")
+        click.echo(f"{_counted(count, 'game')} in {output}")
 
 
 @cli.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the run.  [default: that of the file]")
+@click.option("--name", help="Name of the run.  [default: that of its file]")
 @database_flag
 def import_(files: tuple[Path, ...], name: str | None, database: str) -> None:
-    """Put the games of PGN and GIB FILES into the database, to replay them in the browser.
+    """Put the games of PGN and GIB FILES into the database.
 
-    They become a finished run of each game, with the players as its agents. Games that were
-    imported before are left out. What cannot be read is told, and the rest is imported.
+    They become a run of chess and a run of janggi, with the players as agents, to be replayed in
+    the browser and exported. Games that were imported before are left out. What cannot be read is
+    reported on standard error, and the rest is imported.
     """
     with Store.open(database) as store:
         done = import_files(store, files, lambda text: click.echo(f"arena: {text}", err=True), name)
     for run_id, game, count, players in done.runs:
-        click.echo(f"Run {run_id}: {count} games of {game}, {players} players")
-    parts = [f"{done.read} games read"]
+        click.echo(
+            f"Run {run_id}: {_counted(count, 'game')} of {game}, {_counted(players, 'player')}"
+        )
+    parts = [f"{_counted(done.read, 'game')} read"]
     for count, what in (
         (done.cut, "of them only in part"),
-        (done.known, "imported before and left out"),
+        (done.known, "already there and left out"),
         (done.skipped, "that could not be read"),
     ):
         parts += [f"{count} {what}"] * bool(count)
@@ -348,6 +354,10 @@ def _newest(store: Store, *, unfinished: bool = False) -> int:
         return int(runs[0]["id"])
     kind = "unfinished run" if unfinished else "run"
     raise DatabaseError(f"There is no {kind} in {store.name}; `arena run` makes one.")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count != 1)
 
 
 def _console() -> Console:

@@ -57,10 +57,11 @@ def import_files(
     done = Imported()
     known = imported_keys(store)
     ready: dict[str, list[ImportedGame]] = {}
-    title = name or (paths[0].stem if len(paths) == 1 else f"{paths[0].stem} and others")
+    sources: dict[str, list[str]] = {}  # names of the files that the games are from
 
     def write(game: str) -> None:
-        of_game = ready.pop(game)
+        of_game, files = ready.pop(game), sources.pop(game)
+        title = name or (files[0] if len(files) == 1 else f"{files[0]} and others")
         run_id = add_imported_run(store, title, game, of_game)
         done.runs.append((run_id, game, len(of_game), len(_players(of_game))))
 
@@ -92,6 +93,8 @@ def import_files(
             if len(others) == GAMES_PER_RUN or len(_players([*others, one])) > MAX_AGENTS:
                 write(record.game)
             ready.setdefault(record.game, []).append(one)
+            if path.stem not in (files := sources.setdefault(record.game, [])):
+                files.append(path.stem)
     for game in list(ready):
         write(game)
     return done
@@ -140,7 +143,8 @@ def _imported(record: Record, form: str) -> tuple[ImportedGame, Problem | None]:
     rules, plies = fitting_rules(record)
     problem = None
     if plies < len(record.moves):
-        text = f"is not legal in any rule set; {len(record.moves) - plies} plies are left out"
+        left = len(record.moves) - plies
+        text = f"is not legal in any rule set; {left} {'ply is' if left == 1 else 'plies are'} left out"
         problem = Problem(record.number, plies + 1, record.moves[plies], text, stops=True)
     position = game.position(record.start_fen, rules)
     tags = gib.pgn_headers(record.headers) if form == "gib" else record.headers

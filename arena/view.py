@@ -192,7 +192,8 @@ def game_line(spec: GameSpec, result: GameResult, several: bool) -> str:
     how = result.reason.replace("_", " ")
     if result.termination not in (Termination.NORMAL, result.reason):
         how = f"{result.termination.value.replace('_', ' ')}: {how}"
-    return f"{where}: {first} - {second} {result.result} ({how}, {result.plies} plies)"
+    plies = "1 ply" if result.plies == 1 else f"{result.plies} plies"
+    return f"{where}: {first} - {second} {result.result} ({how}, {plies})"
 
 
 def _boards(progress: Progress, height: int) -> Text:
