@@ -24,6 +24,7 @@ import games
 from arena import metrics
 from arena.store import DatabaseError, Store, UnknownRun, queries
 from arena.store.store import get_run
+from games import GameError
 from web.feed import Feeds
 from web.files import FrontEnd
 
@@ -55,7 +56,10 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
 
     @app.get("/api/runs")
     def runs() -> JSONResponse:
-        return JSONResponse({"runs": queries.runs(store)})
+        """Each with the title of its game; of a game that is not installed here, with its name."""
+        listed = queries.runs(store)
+        titles = {game: _title(game) for game in {run["game"] for run in listed}}
+        return JSONResponse({"runs": [run | {"title": titles[run["game"]]} for run in listed]})
 
     @app.get("/api/runs/{run_id}")
     def run(run_id: Number) -> JSONResponse:
@@ -128,6 +132,13 @@ def create_app(database: str, *, static: FilePath = STATIC, idle_s: float = IDLE
     return app
 
 
+def _title(game: str) -> str:
+    try:
+        return games.get_game(game).title
+    except GameError:
+        return game
+
+
 def _message(data: object, head: str) -> str:
     return f"{head}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
 
@@ -141,6 +152,10 @@ def _answer_errors_in_sentences(app: FastAPI) -> None:
     @app.exception_handler(UnknownRun)
     def unknown(_: Request, error: UnknownRun) -> JSONResponse:
         return answer(404, str(error))
+
+    @app.exception_handler(GameError)
+    def missing(_: Request, error: GameError) -> JSONResponse:
+        return answer(404, f"This tournament's game is missing here. {error}")
 
     @app.exception_handler(DatabaseError)
     def unavailable(_: Request, error: DatabaseError) -> JSONResponse:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from arena.ratings import Played
+from arena.store.imported import KIND
 from arena.store.owner import is_alive
 from arena.store.schema import (
     AgentRow,
@@ -157,6 +158,7 @@ def _with_counts(session: Session, rows: Sequence[RunRow]) -> list[dict[str, Any
             "agents": agents.get(row.id, 0),
             "games": games.get(row.id, 0),
             "games_finished": finished.get(row.id, 0),
+            "imported": row.config.get("kind") == KIND,
         }
         for row in rows
     ]

@@ -128,6 +128,13 @@ def test_games_of_both_kinds_become_two_runs(store: Store, tmp_path: Path) -> No
     done, told = bring(store, file(tmp_path / "both.pgn", CHESS + "\n" + janggi))
     assert told == []
     assert sorted(game for _, game, _, _ in done.runs) == ["chess", "janggi"]
+    bring(
+        store,
+        file(tmp_path / "a.pgn", CHESS + "\n1. d4 *\n"),
+        file(tmp_path / "b.pgn", "1. c4 *\n"),
+    )
+    assert [run["name"] for run in queries.runs(store)] == ["a and others", "both", "both"]
+    assert [run["imported"] for run in queries.runs(store)] == [True] * 3
     run_id = next(run_id for run_id, game, _, _ in done.runs if game == "janggi")
     assert [a["name"] for a in queries.run_snapshot(store, run_id)["agents"]] == ["Ann", "Ann 2"]
     assert queries.game_detail(store, run_id, 1)["game"]["spec"]["rules"] == "kakao"
@@ -179,7 +186,7 @@ def test_gib_games_that_no_rule_set_allows_are_cut(store: Store, tmp_path: Path)
     text = "1. 한수쉼 2. 한수쉼 3. 79졸78\n"
     done, told = bring(store, file(tmp_path / "a.gib", text.encode("cp949")))
     assert (done.read, done.cut) == (1, 1)
-    assert "ply 3, 'i4h4': is not legal in any rule set; 1 plies are left out." in told[-1]
+    assert "ply 3, 'i4h4': is not legal in any rule set; 1 ply is left out." in told[-1]
 
 
 @pytest.mark.parametrize("game", ["chess", "janggi"])
@@ -237,7 +244,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "match.pgn: game 4, ply 1, 'e5'" in err
     assert run(capsys, "import", str(path), *database)[:2] == (
         0,
-        "4 games read, 1 of them only in part, 4 imported before and left out\n",
+        "4 games read, 1 of them only in part, 4 already there and left out\n",
     )
     assert "Ann" in run(capsys, "standings", *database)[1]
     code, _, err = run(capsys, "resume", "1", *database)

@@ -77,23 +77,34 @@ class PlayedRun:
             "cached_tokens": 396 + 5 * position.ply,
             "scored_rows": len(legal) // 2,
         }
+        choice = MoveChoice(uci, **made_up | figures)
+        self._record(number, choice, 0.03 + self.random.expovariate(10))
+        return uci
+
+    def open(self, number: int) -> None:
+        """Play the opening of a game: nobody is asked, so nothing is known but the moves."""
+        for uci in self.specs[number].opening:
+            self._record(number, MoveChoice(uci), None)
+        self.recorder.flush()
+
+    def _record(self, number: int, choice: MoveChoice, elapsed_s: float | None) -> None:
+        position = self.positions[number]
         ply, side = position.ply, position.turn
-        notation = position.notation(uci, position.game.notations[0])
-        position.push(uci)
+        notation = position.notation(choice.uci, position.game.notations[0])
+        position.push(choice.uci)
         self.recorder.put(
             MoveRecord(
                 run_id=self.id,
                 number=number,
                 ply=ply,
                 side=side,
-                choice=MoveChoice(uci, **made_up | figures),
+                choice=choice,
                 notation=notation,
                 fen=position.fen(),
                 key=position.key(),
-                elapsed_s=0.03 + self.random.expovariate(10),
+                elapsed_s=elapsed_s,
             )
         )
-        return uci
 
     def play(self, number: int, plies: int) -> None:
         """Up to so many moves, then the end of the game if it has come to one."""

@@ -43,6 +43,21 @@ def test_lists_runs(client: TestClient, run: PlayedRun) -> None:
     assert listed["id"] == run.id
     assert listed["status"] == "running"
     assert (listed["agents"], listed["games"], listed["games_finished"]) == (3, 6, 1)
+    assert (listed["title"], listed["imported"]) == ("Janggi", False)
+
+
+def test_a_run_whose_game_is_not_installed_is_listed_and_says_so(
+    client: TestClient, run: PlayedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> games.Game:
+        raise games.UnknownGame(f"There is no game {name!r}; choose one of chess.")
+
+    monkeypatch.setattr(games, "get_game", missing)
+    (listed,) = client.get("/api/runs").json()["runs"]
+    assert listed["title"] == "janggi"
+    answer = client.get(f"/api/runs/{run.id}")
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("This tournament's game is missing here. There is no")
 
 
 def test_snapshot_has_all_that_the_page_draws(client: TestClient, run: PlayedRun) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+import games
+from arena.imports import import_files
+from arena.store import Store
 from arena.types import Termination
 from tests.web.conftest import PATIENCE_S, Served
 from tests.web.played import PlayedRun
@@ -294,6 +298,71 @@ def test_text_of_models_and_agents_stays_text(
     expect(page.locator(".thoughts")).to_have_text(f"{evil} & <b>bold</b>")
     expect(page.locator("h1")).to_contain_text(evil)
     assert page.evaluate("window.owned") is None
+
+
+def test_a_record_shows_its_comments_and_leaves_blank_what_it_does_not_tell(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    record = tmp_path / "record.pgn"
+    record.write_text(
+        '[White "Ann"]\n[Black "Bo"]\n[Result "1-0"]\n\n1. e4 {<i>quick</i> & sound} e5 1-0\n'
+    )
+    with Store.open(str(tmp_path / "arena.db")) as store:
+        [(run_id, _, _, _)] = import_files(store, [record], print).runs
+    page.goto(f"{served.url}/runs/{run_id}")
+    expect(page.locator(".chip").first).to_have_text("Imported")
+    expect(page.locator(".head p")).to_have_text("Chess · 2 players · 1 game")
+    page.goto(f"{served.url}/runs/{run_id}/games/1")
+    expect(page.locator(".head p")).to_have_text("Ann wins · as recorded")
+    expect(page.locator(".moves [data-ply='1']")).to_have_text("e5")
+    expect(page.locator(".clock, .times, .facts, .bars")).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".odds h3")).to_have_text("Comment")
+    expect(page.locator(".thoughts")).to_have_text("<i>quick</i> & sound")
+
+
+def test_a_move_of_the_opening_has_no_figures(
+    page: Page, played: Callable[..., PlayedRun], served: Served
+) -> None:
+    run = played(game="janggi", agents=["random", "greedy"], openings="balanced")
+    run.start(1)
+    run.open(1)
+    run.move(1)
+    page.goto(f"{served.url}/runs/{run.id}/games/1")
+    expect(page.locator(".moves [aria-current] small")).not_to_have_text("")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".moves [aria-current] small")).to_have_text("")
+    expect(page.locator(".odds")).to_contain_text("nobody was asked")
+    expect(page.locator(".odds .facts")).to_have_count(0)
+
+
+def test_a_game_from_another_package_shows_stones_turn_and_last_move(
+    page: Page,
+    played: Callable[..., PlayedRun],
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = EntryPoint("connect4", "tests.games.connect_four:GAME", games.ENTRY_POINTS)
+    monkeypatch.setattr(games, "entry_points", lambda **_: [entry])
+    run = played(game="connect4", agents=["random", "greedy"])
+    run.start(1)
+    run.move(1, "d1")
+    page.goto(served.url)
+    expect(page.locator(".run p").first).to_contain_text("Connect four")
+    page.goto(f"{served.url}/runs/{run.id}/games/1")
+    expect(page.locator(".head p")).to_have_text("Round 1 · Yellow to move")
+    expect(page.locator(".to-move .persona")).to_contain_text("Yellow")
+    run.move(1, "d2")
+    expect(page.locator(".piece")).to_have_count(2)
+    expect(page.locator(".last .to")).to_have_count(1)
+    expect(page.locator(".last .from")).to_have_count(0)
+    colour = "stone => getComputedStyle(stone).fill"
+    stones = page.locator(".piece .stone")
+    assert [stone.evaluate(colour) for stone in stones.all()] == [
+        "rgb(255, 0, 0)",
+        "rgb(255, 255, 0)",
+    ]
+    expect(page.locator(".head p")).to_have_text("Round 1 · Red to move")
 
 
 def test_wrong_addresses_say_so_until_they_are_right(

@@ -35,7 +35,12 @@ export interface Run {
   agents: number;
   games: number;
   games_finished: number;
+  /** Of game records, which nobody played here. */
+  imported: boolean;
 }
+
+/** As the list of runs has it: with the title of the game. */
+export type ListedRun = Run & { title: string };
 
 export interface Agent {
   index: number;
@@ -111,7 +116,7 @@ export interface Move {
 }
 
 export interface GameDetail {
-  game: Game & { start_points: [number, number] | null };
+  game: Game & { start_points: [number, number] | null; spec: { opening?: string[] } };
   moves: Move[];
 }
 

@@ -3,7 +3,17 @@
 import { memo } from "preact/compat";
 import { useMemo, useRef } from "preact/hooks";
 import type { PieceInfo, Rules, Side } from "./api";
-import { CELL, centre, placement, reconcile, sideOf, squaresOf, type Piece, type Point } from "./position";
+import {
+  CELL,
+  centre,
+  placement,
+  reconcile,
+  sideColour,
+  sideOf,
+  squaresOf,
+  type Piece,
+  type Point,
+} from "./position";
 import { SHAPES, octagon, stoneRadius } from "./shapes";
 import { t } from "./strings";
 
@@ -92,12 +102,12 @@ function LastMove({ rules, uci, flipped }: { rules: Rules; uci: string | null; f
       </g>
     );
   }
-  const from = centre(move.from, rules, flipped);
+  const from = move.from ? centre(move.from, rules, flipped) : null;
   return (
     <g class="last">
-      <rect x={from.x - 50} y={from.y - 50} width="100" height="100" />
+      {from && <rect x={from.x - 50} y={from.y - 50} width="100" height="100" />}
       <rect x={to.x - 50} y={to.y - 50} width="100" height="100" />
-      <circle class="from" cx={from.x} cy={from.y} r="14" />
+      {from && <circle class="from" cx={from.x} cy={from.y} r="14" />}
       <path class="to" transform={`translate(${to.x} ${to.y})`} d={CORNERS} />
     </g>
   );
@@ -106,8 +116,12 @@ function LastMove({ rules, uci, flipped }: { rules: Rules; uci: string | null; f
 const Figure = memo(function Figure({ rules, letter, x, y }: Point & { rules: Rules; letter: string }) {
   const side = sideOf(letter);
   const info = rules.pieces.find((piece) => piece.letter === letter.toUpperCase());
+  const colour = sideColour(rules, side);
   return (
-    <g class={`piece side${side}`} style={{ transform: `translate(${x}px,${y}px)` }}>
+    <g
+      class={`piece side${side}${colour ? " coloured" : ""}`}
+      style={{ transform: `translate(${x}px,${y}px)`, "--side": colour }}
+    >
       {info ? <Drawing info={info} side={side} /> : <text>{letter}</text>}
     </g>
   );

@@ -39,16 +39,23 @@ export function placement(fen: string): Map<string, string> {
   return squares;
 }
 
-export function turn(fen: string): Side {
-  return fen.split(" ")[1] === "b" ? 1 : 0;
+/** The side to move: the first mover is called as in the game's own start position. */
+export function turn(fen: string, rules: Rules): Side {
+  return fen.split(" ")[1] === rules.start_fen.split(" ")[1] ? 0 : 1;
 }
 
-/** The squares of a move in UCI. A pass leaves from and to the same square. */
-export function squaresOf(uci: string): { from: string; to: string; pass: boolean } | null {
-  const match = /^([a-z]\d+)([a-z]\d+)/.exec(uci);
+/** The squares of a move in UCI. A pass leaves from and to the same square; a piece that is placed comes from none. */
+export function squaresOf(uci: string): { from: string | null; to: string; pass: boolean } | null {
+  const match = /^([a-z]\d+)([a-z]\d+)?/.exec(uci);
   if (!match) return null;
-  const [, from = "", to = ""] = match;
-  return { from, to, pass: from === to };
+  const [, one = "", two] = match;
+  return two === undefined ? { from: null, to: one, pass: false } : { from: one, to: two, pass: one === two };
+}
+
+/** The colour of a side that is called by a colour, like red; else undefined, and the style sheet has one. */
+export function sideColour(rules: Rules, side: Side): string | undefined {
+  const name = rules.sides[side];
+  return CSS.supports("color", name) ? name : undefined;
 }
 
 /** Centre of a square in board units, the first mover's side below unless flipped. */

@@ -16,8 +16,10 @@ const REASONS: Record<string, string> = {
   perpetual_check: "perpetual check",
   back_and_forth: "moving back and forth",
   no_capture_limit: "no capture for too long",
-  ply_limit: "move limit reached",
+  ply_limit: "move limit",
   illegal_move: "illegal move",
+  no_move: "no readable move",
+  resignation: "resignation",
   timeout: "time",
   crash: "the agent failed",
   recorded: "as recorded",
@@ -30,6 +32,7 @@ const STATUSES: Record<string, string> = {
   finished: "Finished",
   interrupted: "Interrupted",
   failed: "Failed",
+  imported: "Imported",
 };
 
 export const t = {
@@ -44,6 +47,8 @@ export const t = {
   linkDone: "Up to date",
   status: (status: string): string => STATUSES[status] ?? status,
   agents: (count: number): string => plural(count, "agent", "agents"),
+  players: (count: number): string => plural(count, "player", "players"),
+  recorded: (count: number): string => plural(count, "game", "games"),
   progress: (finished: number, all: number): string => `${finished} of ${all} games finished`,
   tabs: { boards: "Boards", standings: "Standings", engine: "Engine" },
   sections: { playing: "Playing", finished: "Finished", pending: "Waiting" },
@@ -76,8 +81,11 @@ export const t = {
     `${a} against ${b}: ${score} of ${plural(games, "game", "games")}`,
   temperature: (value: string): string => `temperature ${value}`,
   depth: (value: unknown): string => `depth ${value}`,
+  modes: { think: "thinks first", free: "writes freely" } as Record<string, string>,
+  above: (bound: string): string => `> ${bound}`,
+  below: (bound: string): string => `< ${bound}`,
 
-  noEngine: "No engine figures in this tournament: its agents use no language model.",
+  noEngine: "There are no engine figures: no language model played here.",
   figures: {
     moves: "Moves/s",
     tokens: "Tokens/s",
@@ -116,6 +124,7 @@ export const t = {
   startHint: "The start position. No move has been made.",
   probabilities: "Probabilities of the legal moves",
   noProbabilities: "This agent gives no probabilities.",
+  opening: "A move of the opening: nobody was asked for it.",
   showAll: (count: number): string => `Show all ${count}`,
   showFewer: "Show fewer",
   chosen: "played",
@@ -133,6 +142,7 @@ export const t = {
   scored: "Rows scored",
   restarted: "The context was full: the transcript was restarted before this move.",
   thoughts: "Thoughts",
+  comment: "Comment",
   previousGame: "Previous game",
   nextGame: "Next game",
   announce: (agent: string, move: string): string => `${agent} plays ${move}.`,

@@ -55,9 +55,9 @@ const Card = memo(function Card({ run, game, rules, agents }: CardProps) {
   const end = outcome(game, agents);
   return (
     <a class={`card board-card ${game.status}`} href={`/runs/${run}/games/${game.number}`} data-game={game.number}>
-      <Player game={game} side={1} name={second} />
+      <Player rules={rules} game={game} side={1} name={second} />
       <Board rules={rules} fen={game.fen} lastMove={game.last_move} label={label} />
-      <Player game={game} side={0} name={first} />
+      <Player rules={rules} game={game} side={0} name={first} />
       <p class="muted foot" title={end || undefined}>
         <span>{t.gameNumber(game.number)}</span>
         <span>{cause(game) || (game.plies > 0 && t.moveCount(game.plies))}</span>
@@ -66,13 +66,13 @@ const Card = memo(function Card({ run, game, rules, agents }: CardProps) {
   );
 });
 
-function Player({ game, side, name }: { game: Game; side: Side; name: string }) {
+function Player({ rules, game, side, name }: { rules: Rules; game: Game; side: Side; name: string }) {
   const points = scoreOf(game, side);
-  const toMove = game.status === "playing" && turn(game.fen) === side;
+  const toMove = game.status === "playing" && turn(game.fen, rules) === side;
   const won = game.status === "finished" && game.winner === side;
   return (
     <div class={`player${toMove ? " to-move" : ""}${won ? " won" : ""}`}>
-      <SideMark side={side} />
+      <SideMark rules={rules} side={side} />
       <span class="name">{name}</span>
       {points !== null && <b>{score(points)}</b>}
       {toMove && <span class="turn" aria-hidden="true" />}

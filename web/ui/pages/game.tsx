@@ -66,7 +66,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
   const flip = useCallback(() => setFlipped((value) => !value), []);
   useKeys(step, go, flip, last);
 
-  const toMove = t.toMove(title(rules.sides[turn(game.fen)]));
+  const toMove = t.toMove(title(rules.sides[turn(game.fen, rules)]));
   const mover = move && agents[move.side];
   const sides: [Side, Side] = flipped ? [0, 1] : [1, 0];
   const strip = (side: Side) => (
@@ -78,7 +78,7 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
       ply={ply}
       fen={fen}
       points={(move ? move.points : detail.game.start_points)?.[side] ?? null}
-      toMove={game.status === "playing" && ply === last && turn(fen) === side}
+      toMove={game.status === "playing" && ply === last && turn(fen, rules) === side}
       score={chosen === null ? scoreOf(game, side) : null}
     />
   );
@@ -118,7 +118,12 @@ function GameView({ state, detail }: { state: RunState; detail: GameDetail }) {
           </p>
         </section>
         <MoveList moves={moves} ply={ply} following={chosen === null} go={go} />
-        <Probabilities move={move} number={moveNumber(moves, ply)} agent={mover} />
+        <Probabilities
+          move={move}
+          number={moveNumber(moves, ply)}
+          agent={mover}
+          opening={move !== undefined && detail.game.spec.opening?.[ply] === move.uci}
+        />
       </div>
     </>
   );
@@ -160,16 +165,14 @@ function Player(props: PlayerProps) {
   const { side, agent, rules, moves, ply, fen, toMove } = props;
   const spent = useMemo(() => {
     const times = moves.slice(0, ply + 1).flatMap((move) => (move.side === side ? (move.elapsed_s ?? []) : []));
-    // An imported record may tell no times.
-    return times.length || !moves.length || moves.some((move) => move.elapsed_s !== null)
-      ? times.reduce((sum, time) => sum + time, 0)
-      : null;
+    return times.length ? times.reduce((sum, time) => sum + time, 0) : null;
   }, [moves, ply, side]);
+  const timed = moves.some((move) => move.elapsed_s !== null); // a record may tell no times
   const sums = material(fen, rules);
   const ahead = sums[side] - sums[side === 0 ? 1 : 0];
   return (
     <div class={`player wide${toMove ? " to-move" : ""}`}>
-      <SideMark side={side} />
+      <SideMark rules={rules} side={side} />
       <span class="name" title={String(agent?.config["style"] ?? "") || undefined}>
         {agent?.name}
       </span>
@@ -182,9 +185,11 @@ function Player(props: PlayerProps) {
       ) : (
         ahead > 0 && <span class="count">{t.materialAhead(points(ahead))}</span>
       )}
-      <span class="clock" title={t.total(seconds(spent))}>
-        {seconds(spent)}
-      </span>
+      {timed && (
+        <span class="clock" title={spent === null ? undefined : t.total(seconds(spent))}>
+          {seconds(spent)}
+        </span>
+      )}
       {props.score !== null && <b class="result">{score(props.score)}</b>}
     </div>
   );

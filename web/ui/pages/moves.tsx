@@ -53,7 +53,7 @@ export function MoveList({ moves, ply, following, go }: Props & { following: boo
                   key={side}
                   ply={move.ply}
                   text={squaresOf(move.uci)?.pass ? t.pass : move.notation}
-                  time={seconds(move.elapsed_s)}
+                  time={move.elapsed_s === null ? "" : seconds(move.elapsed_s)}
                   current={move.ply === ply}
                   go={go}
                 />
@@ -90,8 +90,9 @@ const TALL = 40;
 
 /** How long each move took. The scale is a square root, so that one slow move does not flatten the others. */
 export function TimeStrip({ moves, ply, go }: Props) {
-  if (moves.length === 0) return null;
-  const longest = Math.max(0.001, ...moves.map((move) => move.elapsed_s ?? 0));
+  const times = moves.flatMap((move) => move.elapsed_s ?? []);
+  if (times.length === 0) return null;
+  const longest = Math.max(0.001, ...times);
   const width = Math.max(40, moves.length) * BAR;
   const press = (event: MouseEvent): void => {
     const box = (event.currentTarget as Element).getBoundingClientRect();
@@ -104,7 +105,8 @@ export function TimeStrip({ moves, ply, go }: Props) {
       </figcaption>
       <svg viewBox={`0 0 ${width} ${TALL}`} preserveAspectRatio="none" aria-hidden="true" onClick={press}>
         {moves.map((move) => {
-          const height = Math.max(1, Math.sqrt((move.elapsed_s ?? 0) / longest) * TALL);
+          if (move.elapsed_s === null) return null;
+          const height = Math.max(1, Math.sqrt(move.elapsed_s / longest) * TALL);
           return (
             <rect
               key={move.ply}

@@ -1,11 +1,20 @@
 /** Small pieces that several pages share. */
 
-import type { Agent, Game, Side } from "../api";
+import type { Agent, Game, Rules, Run, Side } from "../api";
 import { points } from "../format";
+import { sideColour } from "../position";
 import { t } from "../strings";
 
 export function StatusChip({ status }: { status: string }) {
   return <span class={`chip ${status}`}>{t.status(status)}</span>;
+}
+
+/** What a run is, in a line: its game, who plays, and how far it is. */
+export function about({ imported, agents, games }: Run, game: string, finished: number, when?: string): string {
+  const parts = imported
+    ? [game, t.players(agents), t.recorded(games)]
+    : [game, t.agents(agents), !when && t.progress(finished, games)];
+  return [...parts, when].filter(Boolean).join(" · ");
 }
 
 /** What ended a game, in a few words; empty while it goes on. */
@@ -19,21 +28,22 @@ export function outcome(game: Game, agents: readonly Agent[]): string {
   const winner = game.winner === null ? null : agents[game.winner === 0 ? game.first : game.second];
   const head = winner ? t.wins(winner.name) : game.result === "*" ? t.noResult : t.draw;
   const counted = game.by_points && game.points ? t.byPoints(points(game.points[0]), points(game.points[1])) : "";
-  const byRule = game.termination === "normal" || game.termination === "ply_limit";
-  return [head, cause(game), byRule ? "" : game.reason, counted].filter(Boolean).join(" · ");
+  const told = ["normal", "ply_limit", "resignation"].includes(game.termination ?? "");
+  return [head, cause(game), told ? "" : game.reason, counted].filter(Boolean).join(" · ");
 }
 
 /** What makes an agent this agent, in a few words. */
 export function persona({ config }: Agent): string {
-  const { type, strength, temperature, depth } = config;
+  const { type, strength, temperature, depth, mode } = config;
   const parts = [
     strength === undefined ? type : String(strength),
     typeof temperature === "number" && t.temperature(temperature.toFixed(1)),
     depth !== undefined && t.depth(depth),
+    t.modes[String(mode)],
   ];
   return parts.filter(Boolean).join(" · ");
 }
 
-export function SideMark({ side }: { side: Side }) {
-  return <i class={`mark side${side}`} aria-hidden="true" />;
+export function SideMark({ rules, side }: { rules: Rules; side: Side }) {
+  return <i class={`mark side${side}`} style={{ background: sideColour(rules, side) }} aria-hidden="true" />;
 }

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Agent, Move } from "../api";
 import { DASH, number as count, percent, seconds } from "../format";
+import { squaresOf } from "../position";
 import { t } from "../strings";
 
 const SHOWN = 12;
@@ -12,9 +13,11 @@ interface Props {
   /** As in the list of moves. */
   number: number;
   agent: Agent | undefined;
+  /** The tournament's opening gave this move. */
+  opening: boolean;
 }
 
-export function Probabilities({ move, number, agent }: Props) {
+export function Probabilities({ move, number, agent, opening }: Props) {
   if (!move) {
     return (
       <section class="card panel odds">
@@ -23,20 +26,26 @@ export function Probabilities({ move, number, agent }: Props) {
       </section>
     );
   }
+  const recorded = agent?.config.type === "player";
   return (
     <section class="card panel odds">
       <h2>
         {number}
-        {move.side === 0 ? "." : "…"} {move.notation}{" "}
+        {move.side === 0 ? "." : "…"} {squaresOf(move.uci)?.pass ? t.pass : move.notation}{" "}
         <span class="muted">{[move.uci !== move.notation && move.uci, agent?.name].filter(Boolean).join(" · ")}</span>
       </h2>
       {move.prompt_restarted && <p class="note">{t.restarted}</p>}
+      {opening && <p class="muted">{t.opening}</p>}
       <Facts move={move} />
-      <h3>{t.probabilities}</h3>
-      <Bars distribution={move.distribution ?? {}} played={move.uci} />
+      {!opening && !recorded && (
+        <>
+          <h3>{t.probabilities}</h3>
+          <Bars distribution={move.distribution ?? {}} played={move.uci} />
+        </>
+      )}
       {move.thoughts && (
         <>
-          <h3>{t.thoughts}</h3>
+          <h3>{recorded ? t.comment : t.thoughts}</h3>
           <p class="thoughts">{move.thoughts}</p>
         </>
       )}
@@ -84,6 +93,7 @@ function Facts({ move }: { move: Move }) {
     [t.decode, move.decode_s],
   ] as const;
   const known = parts.some(([, span]) => span !== null);
+  if (elapsed === null && !known && prompt === null) return null; // nothing is known, as in many records
   return (
     <dl class="facts">
       <div>

@@ -5,7 +5,7 @@ import { progress, type RunState } from "../state";
 import { t } from "../strings";
 import { BoardsTab } from "./boards";
 import { EngineTab, Figures } from "./engine";
-import { StatusChip } from "./parts";
+import { StatusChip, about } from "./parts";
 import { Shell, Waiting } from "./shell";
 import { StandingsTab } from "./standings";
 
@@ -45,23 +45,22 @@ export function RunPage({ id, tab }: { id: number; tab: Tab }) {
 }
 
 function Head({ state }: { state: RunState }) {
-  const { run, games, agents, rules } = state;
+  const { run, games, rules } = state;
   const count = progress(games);
-  const text = t.progress(count.finished, games.length);
   return (
     <section class="head-run">
       <div class="head">
         <h1>{run.name}</h1>
-        <StatusChip status={run.status} />
-        <p class="muted">
-          {rules.title} · {t.agents(agents.length)} · {text}
-        </p>
+        <StatusChip status={run.imported ? "imported" : run.status} />
+        <p class="muted">{about(run, rules.title, count.finished)}</p>
       </div>
-      <div class="bar" role="img" aria-label={text}>
-        <i class="finished" style={{ flexGrow: count.finished }} />
-        <i class="playing" style={{ flexGrow: count.playing }} />
-        <i style={{ flexGrow: count.pending }} />
-      </div>
+      {!run.imported && (
+        <div class="bar" role="img" aria-label={t.progress(count.finished, games.length)}>
+          <i class="finished" style={{ flexGrow: count.finished }} />
+          <i class="playing" style={{ flexGrow: count.playing }} />
+          <i style={{ flexGrow: count.pending }} />
+        </div>
+      )}
     </section>
   );
 }

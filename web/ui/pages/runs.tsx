@@ -1,16 +1,16 @@
 /** The home page: all tournaments of the database, the latest first. */
 
 import { useEffect, useState } from "preact/hooks";
-import { get, type Run } from "../api";
-import { date, title } from "../format";
+import { get, type ListedRun } from "../api";
+import { date } from "../format";
 import { t } from "../strings";
 import { Shell } from "./shell";
-import { StatusChip } from "./parts";
+import { StatusChip, about } from "./parts";
 
 const REFRESH_MS = 3000;
 
 export function RunsPage() {
-  const [runs, setRuns] = useState<Run[] | null>(null);
+  const [runs, setRuns] = useState<ListedRun[] | null>(null);
   const [error, setError] = useState<string | null>(null);
   useEffect(() => {
     let timer = 0;
@@ -18,7 +18,7 @@ export function RunsPage() {
     const load = async (): Promise<void> => {
       try {
         if (!document.hidden) {
-          setRuns((await get<{ runs: Run[] }>("/api/runs", stop.signal)).runs);
+          setRuns((await get<{ runs: ListedRun[] }>("/api/runs", stop.signal)).runs);
           setError(null);
         }
       } catch {
@@ -53,16 +53,18 @@ export function RunsPage() {
             <a class="card run" href={`/runs/${run.id}`}>
               <div class="row">
                 <h2>{run.name}</h2>
-                <StatusChip status={run.status} />
+                <StatusChip status={run.imported ? "imported" : run.status} />
               </div>
-              <p class="muted">
-                {title(run.game)} · {t.agents(run.agents)} · {date(run.created_at)}
-              </p>
-              <div class="bar" role="img" aria-label={t.progress(run.games_finished, run.games)}>
-                <i class="finished" style={{ flexGrow: run.games_finished }} />
-                <i style={{ flexGrow: run.games - run.games_finished }} />
-              </div>
-              <p class="muted">{t.progress(run.games_finished, run.games)}</p>
+              <p class="muted">{about(run, run.title, run.games_finished, date(run.created_at))}</p>
+              {!run.imported && (
+                <>
+                  <div class="bar" role="img" aria-label={t.progress(run.games_finished, run.games)}>
+                    <i class="finished" style={{ flexGrow: run.games_finished }} />
+                    <i style={{ flexGrow: run.games - run.games_finished }} />
+                  </div>
+                  <p class="muted">{t.progress(run.games_finished, run.games)}</p>
+                </>
+              )}
             </a>
           </li>
         ))}

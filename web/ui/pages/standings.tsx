@@ -38,7 +38,7 @@ function Table({ state }: { state: RunState }) {
   const ends = standings.flatMap((row) => [row.low, row.high, row.rating]).filter((end) => end !== null);
   const low = Math.min(...ends);
   const high = Math.max(...ends);
-  const notes = [...new Set(standings.map((row) => row.rating_note).filter(Boolean))];
+  const notes = [...new Set(standings.map((row) => row.rating_note).filter((note) => note !== null))];
   return (
     <section class="card panel">
       <table class="standings">
@@ -76,7 +76,7 @@ function Table({ state }: { state: RunState }) {
                     <span key={kind}>{count}</span>
                   ))}
                 </td>
-                <td class="num">{number(row.rating)}</td>
+                <td class="num">{rating(row)}</td>
                 <td class="interval">
                   <Interval row={row} low={low} high={high} />
                 </td>
@@ -87,11 +87,18 @@ function Table({ state }: { state: RunState }) {
       </table>
       {notes.map((note) => (
         <p key={note} class="muted note">
-          {note}
+          {standings.flatMap((row) => (row.rating_note === note ? row.name : [])).join(", ")}: {note}
         </p>
       ))}
     </section>
   );
+}
+
+/** A rating, or the bound that is all that is known of it. */
+function rating({ rating, low, high }: Standing): string {
+  if (rating !== null) return number(rating);
+  if (low !== null) return t.above(number(low));
+  return high === null ? number(null) : t.below(number(high));
 }
 
 function Interval({ row, low, high }: { row: Standing; low: number; high: number }) {
