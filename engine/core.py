@@ -31,7 +31,8 @@ from engine.tokenizer import Tokenizer, tokenizer_of
 Event = str | ChoiceOutput | TextOutput | EngineError
 
 _CPU_CACHE_BYTES = 2 << 30
-_LONG_ON_CPU = 256  # rows from which on a pass does not get cheaper per row
+# Passes of more rows are hardly cheaper per row, and a short request that comes meanwhile waits for one.
+_LONG_ON_CPU = 128
 _RATE_WINDOW_S = 10.0
 _NOT_A_NUMBER = (
     "The model's outputs are not numbers; try dtype float32, else fetch the model again."
