@@ -24,7 +24,7 @@ import games
 from arena import metrics
 from arena.store import DatabaseError, Store, UnknownRun, queries
 from arena.store.store import get_run
-from games import GameError
+from games import GameError, UnknownGame
 from web.feed import Feeds
 from web.files import FrontEnd
 
@@ -155,7 +155,9 @@ def _answer_errors_in_sentences(app: FastAPI) -> None:
 
     @app.exception_handler(GameError)
     def missing(_: Request, error: GameError) -> JSONResponse:
-        return answer(404, f"This tournament's game is missing here. {error}")
+        if isinstance(error, UnknownGame):
+            return answer(404, "This tournament's game is not installed here: install its package.")
+        return answer(404, str(error))
 
     @app.exception_handler(DatabaseError)
     def unavailable(_: Request, error: DatabaseError) -> JSONResponse:

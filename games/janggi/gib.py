@@ -217,8 +217,9 @@ def _add(
             move, note = _read_move(board, token)
         except IllegalMove as error:
             text = str(error).rstrip(".").removeprefix(f"{token!r} ").removeprefix(f"{token} ")
-            left = f"from here on {len(found) - index} plies are left out"
-            warn(token, f"{text}; {left}", of_move=True, stops=True)
+            left = len(found) - index
+            left_out = f"from here on {left} {'ply is' if left == 1 else 'plies are'} left out"
+            warn(token, f"{text}; {left_out}", of_move=True, stops=True)
             break
         if note:
             warn(token, note, of_move=True)

@@ -116,7 +116,9 @@ class PlayedRun:
         if self._over(number):
             self.finish(number)
 
-    def finish(self, number: int, termination: Termination | None = None) -> None:
+    def finish(
+        self, number: int, termination: Termination | None = None, reason: str | None = None
+    ) -> None:
         """End a game: as the rules say, else by adjudication."""
         position = self.positions[number]
         outcome = position.outcome() or position.adjudicate()
@@ -127,7 +129,7 @@ class PlayedRun:
                 number=number,
                 winner=outcome.winner,
                 termination=termination or normal,
-                reason=outcome.reason,
+                reason=reason or outcome.reason,
                 by_points=outcome.by_points,
                 points=outcome.points,
                 plies=position.ply,

@@ -329,9 +329,11 @@ def test_a_move_of_the_opening_has_no_figures(
     run.open(1)
     run.move(1)
     page.goto(f"{served.url}/runs/{run.id}/games/1")
-    expect(page.locator(".moves [aria-current] small")).not_to_have_text("")
+    current = page.locator(".moves [aria-current]")
+    expect(current).to_have_attribute("data-ply", str(len(run.specs[1].opening)))
+    expect(current.locator("small")).to_contain_text("s")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".moves [aria-current] small")).to_have_text("")
+    expect(current.locator("small")).to_have_text("")
     expect(page.locator(".odds")).to_contain_text("nobody was asked")
     expect(page.locator(".odds .facts")).to_have_count(0)
 
@@ -363,6 +365,18 @@ def test_a_game_from_another_package_shows_stones_turn_and_last_move(
         "rgb(255, 255, 0)",
     ]
     expect(page.locator(".head p")).to_have_text("Round 1 · Red to move")
+
+
+def test_a_reply_without_a_move_is_told_in_its_own_words(
+    page: Page, served: Served, run: PlayedRun
+) -> None:
+    run.finish(2, Termination.NO_MOVE, "no legal move in one reply; the last was empty: ''")
+    page.goto(f"{served.url}/runs/{run.id}")
+    expect(page.locator(f"{card(2)} .foot")).to_contain_text("no readable move")
+    page.goto(f"{served.url}/runs/{run.id}/games/2")
+    expect(page.locator(".head p")).to_contain_text(
+        " · no legal move in one reply; the last was empty: ''"
+    )
 
 
 def test_wrong_addresses_say_so_until_they_are_right(

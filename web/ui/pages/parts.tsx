@@ -29,7 +29,8 @@ export function outcome(game: Game, agents: readonly Agent[]): string {
   const head = winner ? t.wins(winner.name) : game.result === "*" ? t.noResult : t.draw;
   const counted = game.by_points && game.points ? t.byPoints(points(game.points[0]), points(game.points[1])) : "";
   const told = ["normal", "ply_limit", "resignation"].includes(game.termination ?? "");
-  return [head, cause(game), told ? "" : game.reason, counted].filter(Boolean).join(" · ");
+  const why = game.termination === "no_move" ? "" : cause(game); // its reason says it, and more
+  return [head, why, told ? "" : game.reason, counted].filter(Boolean).join(" · ");
 }
 
 /** What makes an agent this agent, in a few words. */
