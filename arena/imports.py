@@ -158,7 +158,9 @@ def _imported(record: Record, form: str) -> tuple[ImportedGame, Problem | None]:
     if is_cut:
         reason = f"record cut after {len(moves)} plies"
     named = [tags.get(tag, "").strip("?.") for tag in ("Event", "Date", "Round", "White", "Black")]
-    content = [record.game, record.start_fen, record.moves, record.result, named]
+    content: list[object] = [record.game, record.start_fen, record.moves, record.result, named]
+    if is_cut and not moves:  # nothing tells such games apart but what could not be read
+        content += [record.headers, [problem.token for problem in record.problems]]
     round_ = re.match(r"\d{1,6}", tags.get("Round", ""))
     one = ImportedGame(
         key=hashlib.sha256(json.dumps(content).encode()).hexdigest(),

@@ -1,8 +1,8 @@
 """GIB: Korean game records of janggi, as programs and servers in Korea write them.
 
 A file holds many games, each with headers such as `[초대국자 "..."]` and moves in Korean notation
-numbered by plies. Files are cp949, sometimes UTF-8, and dirty: whatever cannot be read is told with
-game, ply and token, and reading goes on. Moves are read by the rules of pieces and check alone:
+numbered by plies. Files are cp949, sometimes UTF-8 (or games of both), and dirty: whatever cannot be
+read is told with game, ply and token, and reading goes on. Moves are read by the rules of pieces and check alone:
 servers differ in all that ends a game.
 """
 
@@ -51,7 +51,9 @@ _MEN |= {"초": _MEN["장"], "궁": _MEN["장"], "병": _MEN["졸"]}
 _MEN |= {"漢": _MEN["將"], "楚": _MEN["將"], "卒": _MEN["兵"], "砲": _MEN["包"], "炮": _MEN["包"]}
 
 _HEADER = re.compile(r"^\s*\[\s*([^\s\"\]]+)\s+\"(.*)\"\s*\]?\s*$")
-_COMMENT = re.compile(r"\{([^{}]*)\}|\{(.*?)(?=^\s*\[[^\n]*\"|\Z)", re.S | re.M)
+# A comment that is not closed ends before the next header.
+_COMMENT = re.compile(r"\{((?:[^}\n]|\n(?![ \t]*\[[^\n]*\"))*)(\}?)")
+_BAD_BYTES = "has bytes that are no characters"
 _MARK = re.compile(r"<[^<>\n]*>")
 # A number with what stands behind it, up to the next number.
 _MOVE = re.compile(r"(?:^|(?<=\s))(\d{1,4})\s*\.\s*(.*?)(?=\s+\d{1,4}\s*\.|\s*\Z)", re.S)
@@ -69,6 +71,12 @@ class Spelling:
     hanja: bool = False
     side: bool = False
     take: bool = False
+
+
+@dataclass(frozen=True)
+class _Comment:
+    text: str
+    is_open: bool  # without its }
 
 
 @dataclass
@@ -92,10 +100,10 @@ def loads(data: bytes) -> Records:
     text, encoding = _decoded(data)
     records = Records(encoding=encoding, newline="\r\n" if "\r\n" in text else "\n")
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
-    comments: list[str] = []
+    comments: list[_Comment] = []
 
     def keep(match: re.Match[str]) -> str:
-        comments.append(one_line(match[1] or match[2] or ""))
+        comments.append(_Comment(one_line(match[1]), is_open=not match[2]))
         return f" {_NOTE_SIGN}{len(comments) - 1}{_NOTE_SIGN} "
 
     text = _MARK.sub(" ", _COMMENT.sub(keep, text.replace(_NOTE_SIGN, "")))
@@ -178,16 +186,32 @@ def parse_result(text: str) -> str:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Text and encoding. Bytes FF and 1A (DOS's end of file) belong to no character."""
+    """Text and encoding, which each game has of its own: UTF-8, or cp949 where that reads more bytes.
+
+    Bytes FF and 1A (DOS's end of file) belong to no character.
+    """
     data = data.removeprefix(codecs.BOM_UTF8).replace(b"\xff", b"").replace(b"\x1a", b"")
-    try:
-        return data.decode("utf-8"), "cp949" if data.isascii() else "utf-8"
-    except UnicodeDecodeError:
-        return data.decode("cp949", "replace"), "cp949"
+    chunks: list[list[bytes]] = [[]]
+    in_headers = True
+    for line in data.splitlines(keepends=True):
+        is_header = line.lstrip().startswith(b"[")
+        if is_header and not in_headers:
+            chunks.append([])
+        in_headers = is_header or (in_headers and not line.strip())
+        chunks[-1].append(line)
+    texts, encodings = [], set()
+    for lines in chunks:
+        chunk = b"".join(lines)
+        utf8, cp949 = chunk.decode("utf-8", "replace"), chunk.decode("cp949", "replace")
+        is_utf8 = utf8.count("\ufffd") <= cp949.count("\ufffd")
+        texts.append(utf8 if is_utf8 else cp949)
+        if not chunk.isascii():
+            encodings.add("utf-8" if is_utf8 else "cp949")
+    return "".join(texts), "utf-8" if "utf-8" in encodings else "cp949"
 
 
 def _add(
-    records: Records, headers: dict[str, str], body: str, odd: list[str], comments: list[str]
+    records: Records, headers: dict[str, str], body: str, odd: list[str], comments: list[_Comment]
 ) -> None:
     """Read one game and add it to the records."""
     number = len(records) + 1
@@ -200,12 +224,16 @@ def _add(
     record = GibRecord("janggi", "", headers=headers, problems=problems, number=number)
     for key, value in headers.items():
         if "\ufffd" in key + value:
-            warn(f"{key} {value}", "has bytes that are no characters")
+            warn(f"{key} {value}", _BAD_BYTES)
     board = _free_board(_start_fen(headers, warn))
     record.start_fen = board.fen()
     record.result = parse_result(headers.get(_RESULT, ""))
     found = list(_MOVE.finditer(body))
-    _add_comments(record, body[: found[0].start()] if found else body, comments)
+    before = body[: found[0].start()] if found else body
+    _add_comments(record, before, comments, warn)
+    if stray := one_line(_KEPT.sub(" ", before)):
+        has_move = KOREAN_FORM.search(stray) is not None
+        warn(stray, "has no number such as 1. and is left out", of_move=has_move, stops=has_move)
     votes: Counter[str] = Counter()
     for index, match in enumerate(found):
         token = one_line(_KEPT.sub(" ", match[2]))
@@ -226,7 +254,7 @@ def _add(
         _vote(votes, token)
         board.push(move)
         record.moves.append(move.uci())
-        _add_comments(record, match[2], comments)
+        _add_comments(record, match[2], comments, warn)
     total = headers.get(_PLIES, "").strip()
     if total and total != str(len(record.moves)) and not record.is_cut:
         warn(f"{_PLIES} {total}", f"but the game has {len(record.moves)} plies")
@@ -278,10 +306,19 @@ def _vote(votes: Counter[str], token: str) -> None:
     votes["take"] += "타" in token
 
 
-def _add_comments(record: Record, text: str, comments: list[str]) -> None:
-    kept = " ".join(comments[int(match[1])] for match in _KEPT.finditer(text))
-    if kept:
-        record.notes[len(record.moves)] = Note(kept)
+def _add_comments(
+    record: Record, text: str, comments: list[_Comment], warn: Callable[..., None]
+) -> None:
+    kept = [comments[int(match[1])] for match in _KEPT.finditer(text)]
+    for comment in kept:
+        if "\ufffd" in comment.text:
+            warn(comment.text, _BAD_BYTES, of_move=bool(record.moves))
+        if comment.is_open:
+            left_out = re.search(r"(?:^|\s)\d{1,4}\s*\.", comment.text) is not None
+            text = "is a comment without its }" + "; the moves in it are left out" * left_out
+            warn("{" + comment.text, text, of_move=left_out, stops=left_out)
+    if joined := " ".join(comment.text for comment in kept if comment.text):
+        record.notes[len(record.moves)] = Note(joined)
 
 
 def _start_fen(headers: Mapping[str, str], warn: Callable[[str, str], None]) -> str:

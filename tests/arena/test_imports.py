@@ -288,3 +288,13 @@ def test_files_of_which_nothing_can_be_read(
     code, _, err = run(capsys, "import", str(path), "--database", str(tmp_path / "arena.db"))
     assert code == 2
     assert sentence in err
+
+
+def test_different_games_without_a_readable_move_are_not_called_imported_before(
+    store: Store, tmp_path: Path
+) -> None:
+    text = "".join(f'[White "a"]\n[Black "b"]\n\n1. e4{n}zz e5 *\n\n' for n in range(3))
+    path = file(tmp_path / "odd.pgn", text)
+    done, _ = bring(store, path)
+    assert (done.read, done.cut, done.known) == (3, 3, 0)
+    assert bring(store, path)[0].known == 3

@@ -54,6 +54,43 @@ def test_utf8_is_recognized(vector: dict[str, Any]) -> None:
     assert gib.dumps(found, encoding="cp949") == data
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
+def test_one_bad_byte_in_a_comment_spoils_nothing_else(encoding: str) -> None:
+    games_of = [HEAD + f"\n1. 79졸78 {{말 {n} X 끝}} 2. 41병42\n\n" for n in range(4)]
+    data = "".join(games_of).encode(encoding).replace(b"2 X", b"2 \xc0")
+    found = gib.loads(data)
+    assert found.encoding == encoding
+    assert [record.moves for record in found] == [["i4h4", "a7b7"]] * 4
+    assert [record.headers["초대국자"] for record in found] == ["가 9단"] * 4
+    [problem] = found.problems
+    assert (problem.game, problem.stops) == (3, False)
+    assert "bytes that are no characters" in str(problem)
+
+
+@pytest.mark.parametrize("first", ["utf-8", "cp949"])
+def test_games_of_two_encodings_in_one_file_are_all_read(first: str) -> None:
+    second = "cp949" if first == "utf-8" else "utf-8"
+    text = HEAD + "\n1. 79졸78 2. 41병42\n\n"
+    found = gib.loads(text.encode(first) + text.encode(second))
+    assert (found.problems, found.encoding) == ([], "utf-8")
+    assert [record.moves for record in found] == [["i4h4", "a7b7"]] * 2
+
+
+def test_moves_without_numbers_are_not_lost_without_a_word() -> None:
+    record = read(HEAD + "\n79졸78 41병42\n")
+    [problem] = record.problems
+    assert (record.moves, problem.ply, problem.stops) == ([], 1, True)
+    assert "79졸78 41병42" in str(problem)
+
+
+def test_moves_behind_an_open_brace_are_not_lost_without_a_word() -> None:
+    record = read(HEAD + "\n1. 79졸78 {x 2. 41병42 3. 한수쉼\n")
+    [problem] = record.problems
+    assert (record.moves, problem.ply, problem.stops) == (["i4h4"], 2, True)
+    record = read(HEAD + "\n1. 79졸78 {a {b} 2. 41병42\n")
+    assert (record.moves, record.problems) == (["i4h4", "a7b7"], [])
+
+
 def test_a_damaged_move_is_told_and_reading_goes_on_with_the_next_game() -> None:
     bad = HEAD + "\n1. 79졸78 2. 41병42 3. 79졸78 4. 42병43\n\n"
     found = gib.loads((HEAD + "\n1. 79졸78\n\n" + bad + HEAD + "\n1. 71졸61\n").encode("cp949"))
