@@ -105,10 +105,13 @@ def game_record(
     for ply, move in enumerate(moves, 1):
         found.moves.append(move["uci"])
         elapsed = move["elapsed_s"]
+        text, clock = move["thoughts"] or "", clocks.after(move["side"], elapsed)
+        if "format" in asked and clock is None:
+            text, clock = pgn.without_clock(text)
         found.notes[ply] = Note(
-            text=move["thoughts"] or "",
+            text=text,
             elapsed_s=elapsed,
-            clock_s=clocks.after(move["side"], elapsed),
+            clock_s=clock,
             probability=None if move["logprob"] is None else math.exp(move["logprob"]),
             prompt_tokens=move["prompt_tokens"],
             cached_tokens=move["cached_tokens"],

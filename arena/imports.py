@@ -195,6 +195,8 @@ def _moves(
         text = note.text
         if ply == 0 and 0 in record.notes:
             text = f"{record.notes[0].text} {text}".strip()
+        if note.clock_s is not None and control is None:
+            text = pgn.with_clock(text, note.clock_s)  # no time of the move follows from it
         side = position.turn
         elapsed = note.elapsed_s
         before = clocks[side]

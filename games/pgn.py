@@ -19,13 +19,14 @@ from games.records import Note, Problem, Record, Records, one_line
 LINE = 80  # PGN standard, 4.3: lines of export format are shorter than this
 RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
 _ROSTER = ("Event", "Site", "Date", "Round", "White", "Black", "Result")  # 8.1.1
+_SHOWN = 60  # characters of what is wrong
 _UNKNOWN = {"Date": "????.??.??"}
 # How files name the game that PGN is made for.
 _PLAIN_VARIANTS = ("", "chess", "standard", "normal", "classical", "from position")
 
 _TOKEN = re.compile(
     r"""
-      \{(?P<comment>[^}]*)(?:\}|\Z)
+      \{(?P<comment>(?:[^}\n]|\n(?![ \t]*\[Event[ \t]+"))*)\}?
     | ;(?P<line>[^\n]*)
     | ^%[^\n]*
     | ^[ \t]*\[[ \t]*(?P<tag>\w[\w+#=:-]*)[ \t]+"(?P<value>[^\n]*)"[ \t]*\][ \t]*$
@@ -33,55 +34,65 @@ _TOKEN = re.compile(
     | (?P<open>\() | (?P<close>\))
     | \$\d+ | <[^>\n]*>
     | (?P<result>1-0|0-1|1/2-1/2|1/2|½-½|½|\*)(?![\w/-])
-    | \d+\.+ | \d+(?=\s|\Z) | \.+
+    | (?P<number>\d+\.+) | \d+(?=\s|\Z) | \.+
     | (?: e\.p\. | [!?]+ | (?!--)[-+=±∓⩲⩱∞]+ )(?=\s|\Z)
     | (?P<move>[^\s{}()\[\];$<>]+)
     """,
     re.X | re.M,
 )
+_STRICT_TAG = r'\[[ \t]*(\w[\w+#=:-]*)[ \t]+"((?:[^"\\\n]|\\.)*)"[ \t]*\][ \t]*'
+_MOVES = re.compile(r"(?:^|\s)\d+\s*\.")  # what in an open comment may be moves
 
 
 def loads(data: str | bytes) -> Records:
     """The games of a PGN file.
 
     Bytes are UTF-8, or else Latin-1, as the standard says. Variations and glyphs ($1) are left out;
-    comments are kept. A move that cannot be read ends its game, one whose game or start cannot be
-    read is left out; both are among the problems. Never raises.
+    comments are kept; one that is not closed ends before the next line that begins with `[Event`,
+    a variation before the next tag. A move that cannot be read ends its game, one whose game or
+    start cannot be read is left out; all that is among the problems. Text without a tag is a game
+    if it has a number or a result, and begins with a move. Never raises.
     """
     text = data if isinstance(data, str) else _decoded(data)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     records = Records()
     raw = _Raw()
-    depth = 0
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "value":
             if raw.has_begun:
-                _finish(records, raw)
+                _finish(records, raw, text)
                 raw = _Raw()
-            depth = 0
-            raw.tags[match["tag"]] = re.sub(r'\\(["\\])', r"\1", match["value"])
+            for tag, value in _tags(match[0].strip(), match["tag"], match["value"]):
+                raw.tags[tag] = re.sub(r'\\(["\\])', r"\1", value)
         elif kind == "bad_tag":
-            raw.odd.append(match[kind].strip())
+            raw.tell(match[kind].strip(), 'is not a tag such as [White "Ann"]')
         elif kind == "open":
-            depth += 1
+            raw.open.append(match.start())
         elif kind == "close":
-            depth = max(0, depth - 1)
-        elif depth or kind is None:
+            if raw.open:
+                raw.open.pop()
+        elif kind == "comment" and not match[0].endswith("}"):
+            raw.comment(match[kind])
+            has_moves = _MOVES.search(match[kind]) is not None
+            raw.tell("{" + match[kind], "is a comment without its }", stops=has_moves)
+        elif raw.open and kind == "result":
+            raw.result_inside = match[kind]
+        elif raw.open or kind is None:
             continue
+        elif kind == "number":
+            raw.is_numbered = True
         elif kind in ("comment", "line"):
-            raw.has_begun = True
-            raw.comments.setdefault(len(raw.tokens), []).append(match[kind])
+            raw.comment(match[kind])
         elif kind == "result":
-            drawn = "½" in match[kind] or match[kind] == "1/2"
-            raw.result = "1/2-1/2" if drawn else match[kind]
-            _finish(records, raw)
+            raw.result = match[kind]
+            _finish(records, raw, text)
             raw = _Raw()
         else:
             raw.has_begun = True
             raw.tokens.append(match["move"])
     if raw.tags or raw.has_begun:
-        _finish(records, raw)
+        _finish(records, raw, text)
     return records
 
 
@@ -97,6 +108,13 @@ def _decoded(data: bytes) -> str:
         return data.decode("latin-1")
 
 
+def _tags(line: str, tag: str, value: str) -> list[tuple[str, str]]:
+    """The tags of a line: several, or one whose value need not be quoted as it should."""
+    if re.fullmatch(f"(?:{_STRICT_TAG})+", line):
+        return re.findall(_STRICT_TAG, line)
+    return [(tag, value)]
+
+
 @dataclass
 class _Raw:
     """A game as it stands in the file."""
@@ -104,26 +122,44 @@ class _Raw:
     tags: dict[str, str] = field(default_factory=dict)
     tokens: list[str] = field(default_factory=list)
     comments: dict[int, list[str]] = field(default_factory=dict)
-    odd: list[str] = field(default_factory=list)
+    odd: list[tuple[int | None, str, str, bool]] = field(default_factory=list)
     result: str | None = None
+    result_inside: str | None = None  # of an open variation
+    open: list[int] = field(default_factory=list)  # where the variations that are open begin
+    is_numbered: bool = False
     has_begun: bool = False  # what is a tag now belongs to the next game
 
+    def comment(self, text: str) -> None:
+        self.has_begun = True
+        if not self.open:
+            self.comments.setdefault(len(self.tokens), []).append(text)
 
-def _finish(records: Records, raw: _Raw) -> None:
+    def tell(self, token: str, text: str, *, stops: bool = False) -> None:
+        """Add a problem; one that stops the game is about its next move."""
+        ply = len(self.tokens) + 1 if stops else None
+        text += "; the moves in it are left out" * stops
+        self.odd.append((ply, one_line(token)[:_SHOWN], text, stops))
+
+
+def _finish(records: Records, raw: _Raw, file: str) -> None:
     """Read a game's tags and moves, and add it to the records."""
     number = len(records) + records.skipped + 1
-    problems = [
-        Problem(number, None, text, 'is not a tag such as [White "Ann"]') for text in raw.odd
-    ]
+    if raw.open:
+        start = raw.open[0]
+        raw.tell(file[start : start + _SHOWN], "is a variation without its )", stops=True)
+        raw.result = raw.result_inside
+    problems = [Problem(number, *odd) for odd in raw.odd]
 
     def skip(tag: str, text: str) -> None:
         problems.append(Problem(number, None, tag, text, stops=True))
         records.problems += problems
         records.skipped += 1
 
-    if not raw.tags and not raw.tokens:
+    is_untagged = not raw.tags
+    if is_untagged and not raw.tokens:
         records.problems += problems  # a comment between games
         return
+    is_prose = is_untagged and not raw.is_numbered and raw.result is None
     variant = raw.tags.get("Variant", "")
     game = _game_of(variant)
     if game is None:
@@ -148,6 +184,10 @@ def _finish(records: Records, raw: _Raw) -> None:
         if failure is None:
             break
     assert best is not None
+    if is_prose or (is_untagged and best.ply == 0 and reason not in _WHY):
+        text = "is text between games"
+        records.problems += [*problems, Problem(number, None, raw.tokens[0], text)]
+        return
     if reason is not None:
         token = raw.tokens[best.ply]
         text = f"{_WHY.get(reason, 'is not a move')} here; the game is read up to this move"
@@ -155,6 +195,8 @@ def _finish(records: Records, raw: _Raw) -> None:
     named = raw.tags.get("Result", "*").replace("½-½", "1/2-1/2")
     result = named if named in RESULTS else "*"
     written = raw.result or "*"
+    if "½" in written or written == "1/2":
+        written = "1/2-1/2"
     if result == "*":
         result = written
     elif written not in ("*", result):
@@ -260,10 +302,10 @@ def _lines(tokens: Iterable[str]) -> list[str]:
 
 
 # Comments. White space in one is written anew by everybody who breaks lines, and `}` ends it: text
-# that has more than single spaces, or a brace, is written with backslashes and marked `[%esc]`.
+# that has more than single spaces, a brace or `[Event`, is written with backslashes and marked `[%esc]`.
 
 _COMMAND = re.compile(r"\[%(emt|clk|prob|tokens|cached|end|esc)(?: ([^\]]*))?\] ?")
-_FRAGILE = re.compile(r"[}\x00-\x1f\x7f]|^ | $|  ")
+_FRAGILE = re.compile(r"[}\x00-\x1f\x7f]|^ | $|  |\[Event")
 
 
 def _comment(note: Note | None) -> list[str]:
@@ -320,7 +362,7 @@ def _read_note(comment: str, ending: str) -> tuple[Note, str]:
 def _escaped(text: str, more: str) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     text = re.sub(rf"[}}\x00-\x1f\x7f{re.escape(more)}]|^ | $|(?<= ) ", _code, text)
-    return re.sub(r"\[(?=%)", _code, text)
+    return re.sub(r"\[(?=%|Event)", _code, text)
 
 
 def _code(match: re.Match[str]) -> str:
@@ -333,6 +375,20 @@ def _unescaped(text: str) -> str:
         lambda m: chr(int(m[1], 16)) if m[1] else "\n" if m[2] == "n" else m[2],
         text,
     )
+
+
+_CLOCK = re.compile(r"\[%clk (\d+:\d+:\d+(?:\.\d+)?)\] ?")
+
+
+def with_clock(text: str, seconds: float) -> str:
+    """The text of a comment with the time left before it, as `[%clk 0:01:00.000] text`."""
+    return f"[%clk {_clock(seconds)}] {text}".strip(" ")
+
+
+def without_clock(text: str) -> tuple[str, float | None]:
+    """What `with_clock` was made of; None where the text begins with no clock."""
+    match = _CLOCK.match(text)
+    return (text[match.end() :], _seconds(match[1])) if match else (text, None)
 
 
 def _clock(seconds: float) -> str:

@@ -298,3 +298,23 @@ def test_different_games_without_a_readable_move_are_not_called_imported_before(
     done, _ = bring(store, path)
     assert (done.read, done.cut, done.known) == (3, 3, 0)
     assert bring(store, path)[0].known == 3
+
+
+def test_clocks_of_games_without_a_time_control_are_exported_again(
+    store: Store, tmp_path: Path
+) -> None:
+    text = "1. e4 {[%clk 0:01:00] hmm} e5 {[%clk 0:00:59.5]} *\n"
+    done, _ = bring(store, file(tmp_path / "clocks.pgn", text))
+    out = exported(store, done.runs[0][0])
+    assert "1. e4 {[%clk 0:01:00.000] hmm} 1... e5 {[%clk 0:00:59.500]} *" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    "text", ["I played e4 yesterday.", "<!DOCTYPE html>\n<p>Chess 2.0</p>\n<p>e4</p>\n"]
+)
+def test_a_text_or_a_page_is_not_imported_as_a_game(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = file(tmp_path / "page.html", text)
+    assert run_command(["import", str(path), "--database", str(tmp_path / "a.db")]) == 2
+    assert "holds no game" in capsys.readouterr().err

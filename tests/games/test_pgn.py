@@ -181,6 +181,56 @@ def test_a_move_that_cannot_be_read_ends_its_game_and_no_other() -> None:
     assert found[0].result == "1-0"
 
 
+THREE = '[Event "a"]\n\n1. e4 {odd 1... e5 1-0\n\n[Event "b"]\n\n1. d4 {x} *\n\n[Event "c"]\n\n1. c4 *\n'
+
+
+@pytest.mark.parametrize("opener", "{(")
+def test_games_behind_an_unclosed_comment_or_variation_are_read(opener: str) -> None:
+    found = pgn.loads(THREE.replace("{odd", opener + "odd"))
+    assert [record.moves for record in found] == [["e2e4"], ["d2d4"], ["c2c4"]]
+    [problem] = found.problems
+    assert (problem.game, problem.ply, problem.stops) == (1, 2, True)
+    assert problem.token.startswith(opener + "odd")
+
+
+def test_an_unclosed_comment_without_moves_cuts_nothing() -> None:
+    [record] = found = pgn.loads("1. e4 e5 1-0 {thanks")
+    assert (record.moves, record.result, record.is_cut) == (["e2e4", "e7e5"], "1-0", False)
+    assert "comment without its }" in str(found.problems[0])
+
+
+def test_the_result_behind_an_unclosed_variation_counts() -> None:
+    [record] = found = pgn.loads("1. e4 e5 (2. d4 1-0")
+    assert (record.moves, record.result, record.is_cut) == (["e2e4", "e7e5"], "1-0", True)
+    [problem] = found.problems
+    assert (problem.ply, problem.token) == (3, "(2. d4 1-0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I played e4 yesterday.",
+        "<!DOCTYPE html>\n<html><body>\n<p>Chess 2.0, by Ann</p>\n</body></html>\n",
+        "e4 e5",
+        "Score: 1-0",
+    ],
+)
+def test_text_of_another_kind_is_no_game(text: str) -> None:
+    found = pgn.loads(text)
+    assert (list(found), found.skipped) == ([], 0)
+
+
+@pytest.mark.parametrize("text", ["1. e4", "e4 *", '[White "a"]\n\n', "1. Ke3"])
+def test_a_game_has_a_tag_a_number_or_a_result(text: str) -> None:
+    assert len(pgn.loads(text)) == 1
+
+
+def test_tags_on_one_line_are_all_read() -> None:
+    [record] = found = pgn.loads('[Event "a"] [White "w \\"x\\""][Black "C:\\dir"]\n\n1. e4 *\n')
+    assert record.headers == {"Event": "a", "White": 'w "x"', "Black": "C:\\dir"}
+    assert found.problems == []
+
+
 def test_games_that_cannot_begin_are_left_out_and_told() -> None:
     text = '[Variant "Atomic"]\n\n1. e4 *\n\n[FEN "8/8/8 w"]\n\n*\n\n[White "c"]\n[Odd\n\n1. e4 *\n'
     found = pgn.loads(text)
