@@ -227,6 +227,8 @@ class TournamentConfig(_Model):
         start = games.get_game(self.game).position(self.start_fen, self.rules, self.setup)
         if self.openings is not None and (self.start_fen is not None or self.setup is not None):
             raise ValueError("give openings, or a start_fen or setup for all games, not both")
+        if self.openings is None and self.opening_plies is not None:
+            raise ValueError("opening_plies cuts the lines of openings: give openings too")
         self.load_openings()
         for index, agent in enumerate(() if isinstance(self.agents, int) else self.agents):
             notation = getattr(agent, "notation", None)

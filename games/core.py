@@ -221,15 +221,15 @@ class Game:
     ) -> Position:
         """A position from a FEN or of a starting arrangement; by default the usual start.
 
+        A setup may be spelled in any way that the game reads: its `factory` tells which it has not.
         Raises `InvalidFen`, `UnknownRules`, `UnknownSetup`, and `GameError` if both FEN and
         arrangement are given.
         """
         if rules is None:
             rules = self.rule_sets[0]
         self._check_rules(rules)
-        if setup is not None and setup not in self.setups:
-            known = ", ".join(self.setups) or "none: leave it out"
-            raise UnknownSetup(f"{self.title} has no setup {setup!r}; known setups: {known}.")
+        if setup is not None and not self.setups:
+            raise UnknownSetup(f"{self.title} has no setup {setup!r}, nor any other: leave it out.")
         if setup is not None and fen is not None:
             raise GameError("Give a FEN or a setup, not both.")
         return self.factory(fen, rules, setup)

@@ -33,6 +33,14 @@ def loads(text: str, game: str = "chess") -> list[str]:
     return found
 
 
+def decoded(data: bytes) -> str:
+    """The text of a file: UTF-8, or else Latin-1."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
 def dumps(fens: Iterable[str]) -> str:
     """The positions, one a line."""
     return "".join(f"{fen}\n" for fen in fens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from games import fens, pgn
-from games.core import Game, GameError, Opening
+from games.core import Game, GameError, InvalidFen, Opening
 from games.janggi import gib
 
 BALANCED = "balanced"
@@ -18,7 +18,7 @@ def load_openings(
     """The openings of `book`: "balanced", or the path of a PGN, GIB, EPD or FEN file.
 
     Lines are cut to `plies`, and before a game is over. Raises `GameError` for a book that cannot be
-    read or has nothing for this game.
+    read, or of this game not in full, and for one that has nothing for this game.
     """
     if book == BALANCED:
         if not game.openings:
@@ -40,10 +40,17 @@ def _read(game: Game, path: Path) -> list[Opening]:
         raise GameError(f"The book {path} cannot be read: {error.strerror}.") from None
     kind = path.suffix.lower()
     if kind in (".epd", ".fen", ".txt"):
-        return [Opening(start_fen=fen) for fen in fens.loads(data.decode("utf-8-sig"), game.name)]
+        try:
+            return [Opening(start_fen=fen) for fen in fens.loads(fens.decoded(data), game.name)]
+        except InvalidFen as error:
+            raise InvalidFen(f"The book {path}: {error}", error.problems) from None
     if kind not in (".pgn", ".gib"):
         raise GameError(f"The book {path} is of an unknown kind; use .pgn, .gib, .epd or .fen.")
     records = gib.loads(data) if kind == ".gib" else pgn.loads(data)
+    for record in records:
+        for problem in record.problems:
+            if problem.stops and record.game == game.name:
+                raise GameError(f"The book {path} cannot be read in full: {problem}.")
     return [
         Opening(tuple(r.moves), None if r.start_fen == game.start_fen else r.start_fen)
         for r in records

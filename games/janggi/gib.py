@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from games.core import IllegalMove, InvalidFen
 from games.janggi.board import Board
 from games.janggi.fen import board_fen
+from games.janggi.geometry import CHO
 from games.janggi.korean import HANGUL, HANJA, KOREAN_FORM, PASS_FORM, korean
 from games.janggi.move import Move
 from games.janggi.rules import SETUPS, START_FEN, Rules, setup_fen
@@ -277,8 +278,9 @@ def _free_board(fen: str) -> Board:
 def _read_move(board: Board, token: str) -> tuple[Move, str]:
     """The move, and what is odd about its text. Raises `IllegalMove`."""
     plain = _TAIL.sub("", unicodedata.normalize("NFKC", token))
-    if PASS_FORM.fullmatch(plain) or plain == "쉼":
-        return _checked(board, board.pass_move), ""
+    if (match := PASS_FORM.fullmatch(plain)) or plain == "쉼":
+        is_other = match and match[1] and (match[1] in "초楚") != (board.turn == CHO)
+        return _checked(board, board.pass_move), "names the other side" if is_other else ""
     try:
         return board.parse_korean(plain), ""
     except IllegalMove:

@@ -44,7 +44,7 @@ _KINDS = {
 _SIDES = {"楚": CHO, "초": CHO, "漢": HAN, "汉": HAN, "한": HAN}
 _POINT = r"[0-9][1-9]|[a-i](?:10|[1-9])"
 _SIDE, _PIECE = f"[{''.join(_SIDES)}]", f"[{''.join(_KINDS)}]"
-PASS_FORM = re.compile(r"(?:[초한楚漢汉]\s*)?한\s*수\s*쉼")
+PASS_FORM = re.compile(r"([초한楚漢汉]?)\s*한\s*수\s*쉼")
 # Point, side or piece or both, point, captured man, check. A side alone is its general: 95楚94.
 KOREAN_FORM = re.compile(
     rf"({_POINT})\s*({_SIDE})?\s*({_PIECE})?\s*({_POINT})"
@@ -85,7 +85,9 @@ def korean(
 def parse_korean(board: Board, text: str) -> Move:
     """Read a legal move. Raises `IllegalMove`, also if another man stands on a point than named."""
     text = unicodedata.normalize("NFKC", text).strip()
-    if PASS_FORM.fullmatch(text):
+    if match := PASS_FORM.fullmatch(text):
+        if match[1] and _SIDES[match[1]] != board.turn:
+            raise IllegalMove(f"{text}: the other side is to move in {board.fen()}.")
         return board.parse_uci("0000")
     match = KOREAN_FORM.fullmatch(text)
     if match is None or not (match[2] or match[3]):

@@ -42,10 +42,18 @@ def parse_square(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step from one point to another; a pass has the general's point twice."""
+    """A step from one point, 0 to 89, to another; a pass has the general's point twice.
+
+    Raises `IllegalMove` for a number that is no point.
+    """
 
     from_square: int
     to_square: int
+
+    def __post_init__(self) -> None:
+        for square in (self.from_square, self.to_square):
+            if not 0 <= square < POINTS:
+                raise IllegalMove(f"{square} is not a janggi point; points are 0 to 89.")
 
     def uci(self) -> str:
         """The points left and reached.

@@ -73,7 +73,13 @@ class State:
         self._ended = self._cap_reached()
 
     def make(self, move: int) -> None:
-        """Play a packed move, legal or not."""
+        """Play a packed move, legal or not.
+
+        >>> board = Board()
+        >>> board.make(27 << 7 | 36)
+        >>> board.peek()
+        Move.from_uci('a4a5')
+        """
         origin, target = move >> 7, move & 127
         points, side = self.squares, self.turn
         captured = points[target] if origin != target else 0
@@ -112,7 +118,13 @@ class State:
         self._ended = self._end_after_move()
 
     def unmake(self) -> int:
-        """Take the last move back and return it. Raises `IndexError` at the root."""
+        """Take the last move back and return it, packed. Raises `IndexError` at the root.
+
+        >>> board = Board()
+        >>> board.make(27 << 7 | 36)
+        >>> board.unmake() == 27 << 7 | 36
+        True
+        """
         record = self.history.pop()
         origin, target = record.move >> 7, record.move & 127
         side = self.turn = 1 - self.turn
@@ -137,7 +149,12 @@ class State:
         return record.move
 
     def packed_moves(self) -> list[int]:
-        """Legal moves, unsorted; not to be changed by the caller."""
+        """Legal moves, packed and unsorted; not to be changed by the caller.
+
+        >>> board = Board()
+        >>> len(board.packed_moves()), 27 << 7 | 36 in board.packed_moves()
+        (32, True)
+        """
         if self._legal is None:
             self._legal = [] if self._ended is not None else self._generate()
         return self._legal

@@ -133,7 +133,10 @@ def test_unreadable_files(tmp_path: Path) -> None:
     [
         ({"game": "shogi"}, "There is no game 'shogi'; choose one of chess, janggi"),
         ({"rules": "casual"}, "has no rule set 'casual'; choose one of janggi, janggitraditional"),
-        ({"setup": "left"}, "has no setup 'left'; known setups: NBBN-NBBN,"),
+        (
+            {"setup": "left"},
+            "has no setup 'left'; give Cho's and Han's arrangement, such as NBBN-BNNB or 마상",
+        ),
         ({"game": "chess", "setup": "NBBN-NBBN"}, "has no setup"),
         ({"start_fen": "x"}, "Cannot read the janggi FEN 'x'"),
         ({"setup": "NBBN-NBBN", "start_fen": "4k4/9/9/9/9/9/9/9/9/4K4 w"}, "not both"),

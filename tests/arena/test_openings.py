@@ -59,6 +59,7 @@ def test_a_recorded_run_keeps_its_openings_when_the_book_is_gone(
         ({"openings": "nowhere.pgn"}, "nowhere.pgn cannot be read"),
         ({"openings": "balanced", "setup": "NBBN-NBBN"}, "not both"),
         ({"openings": "balanced", "opening_plies": 0}, "opening_plies"),
+        ({"opening_plies": 3}, "give openings too"),
     ],
 )
 def test_wrong_openings_are_refused(settings: dict[str, object], message: str) -> None:

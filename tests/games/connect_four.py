@@ -97,7 +97,7 @@ class ConnectFour:
     def outcome(self) -> Outcome | None:
         if (winner := self._winner()) is not None:
             return Outcome(winner, "four_in_a_row")
-        return None if self.legal_moves() else Outcome(None, "board_full")
+        return None if self.legal_moves() else self.adjudicate("board_full")
 
     def adjudicate(self, reason: str = "ply_limit") -> Outcome:
         return Outcome(None, reason)
@@ -144,7 +144,5 @@ GAME = Game(
     pieces=(PieceInfo("S", "stone", 1.0, ("●", "○")),),
     pgn_variant="Connect4",
     factory=ConnectFour,
-    describe=lambda rules, notation: (
-        "You play connect four. A move is the square a stone falls to, like d1."
-    ),
+    describe=lambda rules, notation: "Connect four. A move is the square a stone falls to: d1.",
 )

@@ -132,6 +132,12 @@ def test_spellings_of_a_pass(token: str) -> None:
     assert read(HEAD + f"\n1. {token} 2. 41병42\n").moves == ["e2e2", "a7b7"]
 
 
+def test_a_pass_with_the_name_of_the_other_side_is_told_and_read() -> None:
+    record = read(HEAD + "\n1. 한 한수쉼 2. 41병42\n")
+    assert record.moves == ["e2e2", "a7b7"]
+    assert [(problem.ply, problem.stops) for problem in record.problems] == [(1, False)]
+
+
 def test_both_code_points_of_the_chariot_are_read() -> None:
     assert read(HEAD + "\n1. 01\uf902 91 2. 41병42\n".replace(" 91", "91"), "utf-8").moves == [
         "a1a2",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from games.janggi import Board, Move
+from games.janggi.state import State
 
 MODULES = ("board", "move", "rules", "svg")
 
@@ -30,9 +31,19 @@ def test_the_tour_of_the_packages_page() -> None:
 @pytest.mark.parametrize("kind", [Board, Move])
 def test_every_public_method_shows_an_example(kind: type) -> None:
     documented = {
-        test.name.rpartition(".")[2] for test in doctest.DocTestFinder().find(kind) if test.examples
+        test.name.rpartition(".")[2]
+        for base in kind.__mro__[:-1]
+        for test in doctest.DocTestFinder().find(base)
+        if test.examples
     }
-    assert {name for name in vars(kind) if name[0] != "_"} - {
-        "from_square",
-        "to_square",
-    } <= documented
+    public = {name for name in dir(kind) if name[0] != "_"}
+    assert public - {"from_square", "to_square"} <= documented
+
+
+def test_examples_of_what_the_board_inherits() -> None:
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
+    for test in finder.find(State, globs={"Board": Board}):
+        runner.run(test)
+    result = runner.summarize(verbose=False)
+    assert result.attempted > 0
+    assert result.failed == 0

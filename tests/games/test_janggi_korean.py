@@ -123,3 +123,18 @@ def test_no_move_is_read_once_the_game_is_over() -> None:
         board.push(board.parse_korean("한수쉼"))
     with pytest.raises(IllegalMove):
         board.parse_korean("79졸78")
+
+
+def test_a_pass_of_the_other_side_is_refused() -> None:
+    board = Board()
+    assert board.parse_korean("초 한수쉼").is_pass
+    with pytest.raises(IllegalMove, match="other side is to move"):
+        board.parse_korean("한 한수쉼")
+    board.push_uci("a4a5")
+    assert board.parse_korean("漢한수쉼").is_pass
+
+
+@pytest.mark.parametrize("squares", [(-1, 3), (3, 90)])
+def test_a_move_has_points_of_the_board(squares: tuple[int, int]) -> None:
+    with pytest.raises(IllegalMove, match="is not a janggi point"):
+        Move(*squares)

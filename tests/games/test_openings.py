@@ -66,6 +66,14 @@ def test_positions_are_openings_without_moves(tmp_path: Path) -> None:
     assert (opening.start_fen, opening.moves) == (board.fen(), ())
 
 
+def test_a_latin_1_book_of_positions_is_read(tmp_path: Path) -> None:
+    book = tmp_path / "book.epd"
+    book.write_bytes(
+        'rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - id "Köln";\n'.encode("latin-1")
+    )
+    assert len(load_openings(CHESS, str(book))) == 1
+
+
 def test_a_book_of_another_game_has_no_openings(tmp_path: Path) -> None:
     book = tmp_path / "book.pgn"
     book.write_text(PGN)
@@ -78,7 +86,9 @@ def test_a_book_of_another_game_has_no_openings(tmp_path: Path) -> None:
     [
         ("none.pgn", None, "cannot be read: No such file"),
         ("book.bin", "x", "unknown kind; use .pgn, .gib, .epd or .fen"),
-        ("book.epd", "not a position\n", "Line 1"),
+        ("book.epd", "not a position\n", r"book\.epd: Line 1"),
+        ("book.pgn", "1. d4 d5 2. Kd8 *", r"book\.pgn .* game 1, ply 3, 'Kd8'"),
+        ("book.pgn", "1. d4 {odd 1... d5 *", r"book\.pgn .* without its }"),
     ],
 )
 def test_a_book_that_cannot_be_read_is_refused_in_one_sentence(
