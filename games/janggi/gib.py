@@ -314,7 +314,7 @@ def _add_comments(
     kept = [comments[int(match[1])] for match in _KEPT.finditer(text)]
     for comment in kept:
         if "\ufffd" in comment.text:
-            warn(comment.text, _BAD_BYTES, of_move=bool(record.moves))
+            warn(comment.text, _BAD_BYTES)
         if comment.is_open:
             left_out = re.search(r"(?:^|\s)\d{1,4}\s*\.", comment.text) is not None
             text = "is a comment without its }" + "; the moves in it are left out" * left_out

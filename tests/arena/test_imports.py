@@ -318,3 +318,14 @@ def test_a_text_or_a_page_is_not_imported_as_a_game(
     path = file(tmp_path / "page.html", text)
     assert run_command(["import", str(path), "--database", str(tmp_path / "a.db")]) == 2
     assert "holds no game" in capsys.readouterr().err
+
+
+def test_four_gib_games_with_one_bad_byte_are_four_games_and_one_problem(
+    store: Store, tmp_path: Path
+) -> None:
+    head = '[초대국자 "가{}"]\n[한대국자 "나"]\n[초차림 "마상상마"]\n[한차림 "마상상마"]\n\n'
+    text = "".join(head.format(n) + f"1. 79졸78 {{말 {n} X 끝}} 2. 41병42\n\n" for n in range(4))
+    path = file(tmp_path / "bad.gib", text.encode().replace(b"2 X", b"2 \xc0"))
+    done, told = bring(store, path)
+    assert (done.read, done.cut, done.known, len(told)) == (4, 0, 0, 1)
+    assert "game 3" in told[0]
