@@ -77,7 +77,7 @@ class LlmAgent(_Agent):
     )
     show_position: bool = False  # a FEN and a text board after the moves
     show_legal_moves: bool = False
-    max_tokens: int = Field(default=256, ge=1)  # of a thought or a free reply
+    max_tokens: int = Field(default=128, ge=1)  # of a thought or a free reply
     retries: int = Field(default=2, ge=0)
     scoring: Literal["likelihood", "masked"] = "likelihood"
     strength: Literal["beginner", "novice", "club", "expert", "master"] = "club"

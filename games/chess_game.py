@@ -141,6 +141,7 @@ class ChessPosition:
         return read_reply(
             text,
             lambda plain: spellings(plain, legal, pieces),
+            side=GAME.sides[self.turn],
             rival=GAME.sides[1 - self.turn],
             number=(self._board.fullmove_number, self.turn),
             truncated=truncated,

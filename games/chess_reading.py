@@ -20,7 +20,7 @@ _PROMOTION = (
 _SUFFIX = r"(?P<suffix>(?:\s?e\.?p\.?(?![a-z]))?(?:\+\+?|\#|†|‡)?[!?]{0,2})"
 _PATTERN = re.compile(
     rf"""
-    (?<![a-z0-9_@/])(?:
+    (?<![a-z0-9_@/\u00c0-\u024f\u0370-\u04ff])(?:
       (?P<null> 0000 )
     | (?P<castling> [o0]-[o0](?:-[o0])? | oo(?:o)? |
         castl(?:es?|ing) (?: \s+(?:on\s+|to\s+)?(?:the\s+)?(?:king|queen|short|long)(?:[\s-]?side)? )? |
@@ -35,7 +35,7 @@ _PATTERN = re.compile(
     | (?P<long_piece> [kqrbnp]{_VS} )? (?P<from>{_SQUARE})
         (?: \s?(?:-+>?|x|:|>)\s? | \s(?:to|takes)\s | (?P<space>[ ]) )?
         (?P<to>{_SQUARE}) (?: {_PROMOTION.format("promotion")} )?
-    | (?P<piece> [kqrbnp]{_VS} )\s? (?P<file>[a-h])? (?P<rank>[1-8])? \s?[x:-]?\s? (?P<target>{_SQUARE})
+    | (?P<piece> [kqrbnp]{_VS} ) (?P<file>[a-h])? (?P<rank>[1-8])? [x:-]? (?P<target>{_SQUARE})
         (?: {_PROMOTION.format("piece_promotion")} )?
     | (?: (?P<pawn_file>[a-h])[x:]? )? (?P<pawn_to>{_SQUARE}) (?: {_PROMOTION.format("pawn_promotion")} )?
     ) {_SUFFIX} (?![a-z0-9_@/])
@@ -50,6 +50,7 @@ def spellings(text: str, legal: Sequence[str], pieces: Mapping[str, str]) -> lis
     return [
         spelling
         for match in _PATTERN.finditer(text.translate(_FIGURINES))
+        if not re.fullmatch("[Oo]*oO*", match[0])  # an exclamation
         for spelling in _spelled(match, moves)
     ]
 

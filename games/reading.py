@@ -1,23 +1,28 @@
 """Reads the move out of what a language model wrote.
 
 A game says which stretches of a text spell moves (`Spelling`); this module decides which of them is the answer, and
-knows no game. The rules, strongest first:
+knows no game. It would rather find no answer than one that was not given:
 
-1. A *statement* is a move that is named as the answer (`Answer: Nf3`, `{"move": "Nf3"}`, `I play Nf3`), that
-   stands alone on its line, or that opens the reply and is followed by a note. The last statement wins, and
-   counts even if its move is illegal: no other is taken in its stead.
-2. Without a statement, numbered moves (`1. e4 e5 2. Nf3`) answer if the number of the move to be made is there.
-3. Else the one move that is mentioned, if only one is. Several different ones are AMBIGUOUS.
+1. A JSON object answers by its key `move`, `answer` or the like, and by nothing else.
+2. A *statement* is a move that is named as the answer (`Answer: Nf3`, `I play Nf3`, `Nf3 is my move`), that stands
+   alone on its line or in its sentence, or that opens the reply and is followed by a note. Sentences that deny, ask,
+   compare, plan ahead or speak of somebody else's moves state nothing. The last statement wins, and counts even if
+   its move is illegal: no other is taken in its stead.
+3. Numbered moves alone (`1. e4 e5 2. Nf3`) answer if the number of the move to be made is there.
+4. Else the only move of the reply answers if it is recommended or comes first.
 
-What stands between `<think>` tags is not part of the answer.
+Several answers at once, or one that is taken back, are AMBIGUOUS. What stands between `<think>` tags is left out.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from games import phrases
 from games.core import ParseFailure, ParseResult
 
 
@@ -46,55 +51,25 @@ _SAME_LENGTH = str.maketrans(
     | {"×": "x", "✕": "x", "✖": "x", "\u00a0": " ", "\u3000": " ", "\u202f": " "}
 )
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(</\1>|\Z)", re.I | re.S)
+_STRUCK = re.compile(r"~~.*?~~", re.S)
 _FEN = re.compile(r"(?:[a-zA-Z1-9]+/){7,9}[a-zA-Z1-9]+(?: [wb] \S+ \S+(?: \d+){0,2})?")
 _RESIGN = re.compile(
-    r"\b(?:I\s+)?resign(?:s|ing|ation)?\b|기권(?:합니다|하겠습니다|할게요)?|投了|투료", re.I
+    r"\bresign(?:s|ing|ation)?\b|기권(?:합니다|하겠습니다|할게요)?|投了|투료", re.I
 )
-
-_I = r"\b(?:I(?:'ll|'d|'m| will| would| shall| am| must| can| therefore| now)?|let's|let us|let me|we(?:'ll| will)?)"
-_NAMES = (
-    r"answer|(?:(?:best|final|next|chosen|correct|selected|my)[\s_-]*)?move|bestmove|choice|decision|"
-    r"action|reply|response|uci|san|boxed|착수|정답|답|수"
+_JSON = re.compile(r'\{\s*"')
+_KEYS = (
+    "final_answer",
+    "answer",
+    "final_move",
+    "best_move",
+    "bestmove",
+    "my_move",
+    "move",
+    "uci",
+    "san",
+    "choice",
+    "action",
 )
-_VERBS = (
-    r"play|playing|choose|choosing|pick|go|going|select|answer|respond|reply|move|moving|push|make"
-)
-_FILLER = (
-    r"\b(?:is|are|be|would|will|should|the|a|now|here|to|with|for|therefore|thus|so|it|number|move|"
-    r"pawn|my|then|text|by|playing)\b|\d+\s*\.+|[^\w\s]|\s|[은는]"
-)
-_NAMED_BEFORE = re.compile(
-    rf"(?:(?<![a-z])(?:{_NAMES})|{_I}\s+(?:{_VERBS})|"
-    rf"\b(?:actually|instead|rather|correction|wait|therefore|thus|hence)\s*[,:-]|\bnot\s+\S+,?\s+but)(?:{_FILLER}){{0,24}}$",
-    re.I,
-)
-_NAMED_AFTER = re.compile(
-    r"[\W_]{0,6}(?:\s(?:is|was|would be|will be|as)\s+(?:\w+\s+){0,2}?(?:answer|move|choice|decision)\b|"
-    r"\s*(?:을|를)?\s*(?:두|둔|선택))",
-    re.I,
-)
-# What is named is somebody else's move, or is not said to be made.
-_OTHERS = (
-    r"\b(?:opponent|enemy|last|previous|earlier|your|their|his|her|illegal|not|if|when|after{rival})"
-    r"(?:'s)?\W+(?:\w+\W+)?$"
-)
-_DENIED = re.compile(
-    r"(?:\b(?:not|never|cannot|avoid|instead of|rather than|without)|n't)\s+(?:(?!but\b)\w+\s+){0,2}$",
-    re.I,
-)
-_OF_A_SQUARE = re.compile(
-    r"\b(?:on|at|squares?|control\w*|attack\w*|towards?|weak|of|in|behind|eye\w*|cover\w*|defend\w*|"
-    r"pressur\w*|via|through|from|against|guard\w*|protect\w*|occup\w+|the|over|around|for|near|"
-    r"pins?|forks?|target\w*)\W+$",
-    re.I,
-)
-_NUMBER = re.compile(r"(\d{1,3})\s*(\.{1,3}|…)\s*(?:\.\.\.?|…)?\s*[*_`\"'(]*$")
-_BARE = r"[\s*_`~\"'()\[\]{}<>.,;:!?|=#+&$\\-]*"
-_OPENING = re.compile(rf"{_BARE}(?:\d{{1,3}}\s*\.+{_BARE})?")
-_ALONE_AFTER = re.compile(
-    rf"(?:{_BARE}|\s*\(?(?:check|mate|checkmate|capture|장군|json|e\.p\.)\)?{_BARE})$", re.I
-)
-_NOTE_AFTER = re.compile(r"[*_`\"'\])}]*\s*(?:[,;:.(\n!?]|-\s|--|$)")
 
 
 def read_reply(
@@ -102,164 +77,303 @@ def read_reply(
     spellings: Callable[[str], Sequence[Spelling]],
     *,
     rival: str,
+    side: str = "",
     number: tuple[int, int] | None = None,
     truncated: bool = False,
 ) -> ParseResult:
     """The move that `text` states, or why it states none.
 
-    spellings: gives the moves spelled in a text, in order and not overlapping. rival: name of the side that is not
-    to move. number: the full move and the side to move (0 or 1), for games whose moves are numbered in pairs.
-    truncated: the text was cut off by a limit on its length.
+    spellings: gives the moves spelled in a text, in order and not overlapping. side, rival: names of the side to move
+    and of the other. number: the full move and the side to move (0 or 1), for games whose moves are numbered
+    in pairs. truncated: the text was cut off by a limit on its length.
     """
     plain = _blank(_THOUGHT, text.translate(_SAME_LENGTH))
-    open_thought = any(not m[2] for m in _THOUGHT.finditer(text))
-    plain = _blank(_FEN, plain)
-    found = [s for s in spellings(plain) if not (truncated and s.end >= len(plain.rstrip()))]
-    found = sorted(
-        found
-        + [Spelling(m.start(), m.end(), vague=True, resigns=True) for m in _RESIGN.finditer(plain)],
-        key=lambda s: s.start,
-    )
-    answer, is_stated = _answer(plain, found, rival, number)
-    unfinished = truncated or open_thought
-    if isinstance(answer, Spelling):
-        result = _verdict(text, answer)
-        if unfinished and not (is_stated and result.move):
-            return ParseResult(text, failure=ParseFailure.TRUNCATED, span=result.span)
-        return result
-    if unfinished or (answer is ParseFailure.UNPARSABLE and _is_cut_json(plain)):
-        answer = ParseFailure.TRUNCATED
-    return ParseResult(text, failure=answer)
+    unfinished = truncated or any(not m[2] for m in _THOUGHT.finditer(text))
+    plain = _blank(_FEN, _blank(_STRUCK, plain))
+    answer: Spelling | ParseFailure
+    if _JSON.search(plain):
+        answer, sure = _from_json(plain, spellings), True
+        if answer is ParseFailure.TRUNCATED:
+            unfinished = True
+    else:
+        reply = _Reply(plain, spellings, side, rival)
+        answer, sure = reply.answer(number, unfinished)
+    if isinstance(answer, ParseFailure):
+        return ParseResult(text, failure=ParseFailure.TRUNCATED if unfinished else answer)
+    result = _verdict(text, answer)
+    if unfinished and not (sure and result.move):
+        return ParseResult(text, failure=ParseFailure.TRUNCATED, span=result.span)
+    return result
 
 
-def _answer(
-    text: str, found: Sequence[Spelling], rival: str, number: tuple[int, int] | None
-) -> tuple[Spelling | ParseFailure, bool]:
-    """The spelling that answers, and whether it was stated as the answer."""
-    if not any(c.isalnum() for c in text) and not found:
-        return ParseFailure.EMPTY, False
-    stated = _last_statement(text, found, rival)
-    if stated is not None:
-        return stated, True
-    if number is not None and (numbered := _by_number(text, found, number)):
-        return numbered, True
-    mentioned = _mentioned(text, found)
-    sure = [s for s in mentioned if not s.vague]
-    if not sure or not _has_words(text, found):
-        return _only(mentioned, text), False
-    return _only(sure, text), False
+class _Reply:
+    """A text without thoughts, and the moves that it spells."""
 
+    def __init__(
+        self, text: str, spellings: Callable[[str], Sequence[Spelling]], side: str, rival: str
+    ) -> None:
+        self.text = text
+        resigned = [
+            Spelling(m.start(), m.end(), vague=True, resigns=True) for m in _RESIGN.finditer(text)
+        ]
+        self.found = sorted([*spellings(text), *resigned], key=lambda s: s.start)
+        own = re.escape(side.lower() or "i")
+        self._naming = re.compile(phrases.NAMING.replace("{side}", own))
+        self._castling = re.compile(phrases.DOING.replace("{side}", own))
+        self._rival = re.compile(rf"\b{re.escape(rival)}\b", re.I)
 
-def _only(mentioned: Sequence[Spelling], text: str) -> Spelling | ParseFailure:
-    if not mentioned:
-        return ParseFailure.UNPARSABLE
-    meanings = {s.moves or _word(text, s) for s in mentioned}
-    return mentioned[-1] if len(meanings) == 1 else ParseFailure.AMBIGUOUS
+    def answer(
+        self, number: tuple[int, int] | None, unfinished: bool
+    ) -> tuple[Spelling | ParseFailure, bool]:
+        """The spelling that answers, or why none does; and whether more text could hardly change that."""
+        if not any(c.isalnum() for c in self.text) and not self.found:
+            return ParseFailure.EMPTY, False
+        if unfinished:  # what the text ends with may go on
+            self.found = [s for s in self.found if s.end < len(self.text.rstrip())]
+        stated, named = self._statement()
+        if stated is not None:
+            return stated, named
+        if not self._has_words():
+            if number is not None and (numbered := self._by_number(number)):
+                return numbered, True
+            return self._only(self.found), False
+        return self._mention(), False
 
-
-def _last_statement(
-    text: str, found: Sequence[Spelling], rival: str
-) -> Spelling | ParseFailure | None:
-    last: Spelling | ParseFailure | None = None
-    block: list[Spelling] = []  # moves alone on their lines, with nothing between
-    for index, spelling in enumerate(found):
-        before, after = _before(text, spelling), text[spelling.end : spelling.end + 80]
-        if _DENIED.search(before):
-            continue
-        if _stands_alone(text, spelling):
-            if block and text[block[-1].end : spelling.start].strip(" \t\n*_`\"'.,;:!?0123456789"):
+    def _statement(self) -> tuple[Spelling | ParseFailure | None, bool]:
+        last: Spelling | ParseFailure | None = None
+        named = False
+        block: list[Spelling] = []  # moves alone, with nothing between
+        at = 0
+        openers = [s for s in self.found if self._opens_line(s)]
+        for index, spelling in enumerate(self.found):
+            following = self.found[index + 1] if index + 1 < len(self.found) else None
+            before, after, is_question = self._sentence(spelling)
+            if self._is_denied(spelling, before, after) or is_question:
+                continue
+            if self._is_alone(spelling, before, after):
+                if block and re.search(r"[^\W\d]", self.text[block[-1].end : spelling.start]):
+                    block = []
+                block.append(spelling)
+                last, named, at = self._only(block), False, spelling.end
+            elif self._is_named(spelling, before, after):
                 block = []
-            block.append(spelling)
-            last = _only(block, text)
-        elif _is_named(before, after, rival) or _is_word_of_resignation(text, spelling):
-            block = []
-            last = spelling
-        elif index == 0 and _opens(text, spelling, found[1] if len(found) > 1 else None):
-            last = spelling
-    return last
+                last, named, at = spelling, True, spelling.end
+                if following and self._is_joined(spelling, following):
+                    last = self._only([spelling, following])
+            elif index == 0 and self._opens(spelling, following):
+                last, named, at = self._only(openers or [spelling]), False, spelling.end
+        if isinstance(last, Spelling) and self._is_taken_back(last, at, named):
+            return ParseFailure.AMBIGUOUS, False
+        return last, named
 
+    def _sentence(self, spelling: Spelling) -> tuple[str, str, bool]:
+        """What stands before and after a move in its sentence, and whether that is a question."""
+        text = self.text
+        first = max(0, spelling.start - 400)
+        for match in phrases.SENTENCE_END.finditer(text, first, spelling.start):
+            first = match.end()
+        end = phrases.SENTENCE_END.search(text, spelling.end)
+        last = min(end.start() if end else len(text), spelling.end + 400)
+        return text[first : spelling.start], text[spelling.end : last], bool(end and end[0] == "?")
 
-def _before(text: str, spelling: Spelling) -> str:
-    return text[max(0, spelling.start - 80) : spelling.start]
+    def _is_denied(self, spelling: Spelling, before: str, after: str) -> bool:
+        plain = phrases.BENIGN.sub("", phrases.MARKS.sub(" ", before).strip())
+        turn = phrases.TURN.split(plain)[-1]
+        named = self._naming.search(_clean(turn)) or phrases.NAMED_AFTER.match(after)
+        if turn != plain and named:
+            plain = turn  # what was weighed before does not matter
+        if phrases.NOT_STATED.search(plain) or self._rival.search(plain):
+            return True
+        return bool(phrases.DENIED_AFTER.search(after)) or self.text[
+            spelling.start : spelling.end
+        ].endswith("??")
 
+    def _is_alone(self, spelling: Spelling, before: str, after: str) -> bool:
+        if phrases.BULLET.match(before) or not phrases.ALONE_AFTER.match(after):
+            return False
+        return not _clean(before)
 
-def _word(text: str, spelling: Spelling) -> tuple[str, ...]:
-    return (text[spelling.start : spelling.end],)
+    def _is_named(self, spelling: Spelling, before: str, after: str) -> bool:
+        if self._is_square(spelling, before, after):
+            return False
+        plain = _clean(phrases.BENIGN.sub("", before))
+        word = self.text[spelling.start : spelling.end].lower()
+        if self._naming.search(plain):
+            return True
+        if (spelling.resigns or word.startswith(("castl", "pass"))) and self._castling.search(
+            plain
+        ):
+            return True
+        corrects = re.fullmatch(rf"(?:{phrases.TAKEN_BACK}[ ,:-]*)+", plain)
+        if corrects and phrases.RECOMMENDED_AFTER.match(after):
+            return True
+        plain = phrases.TURN.split(plain)[-1].strip()
+        leads = rf"(?:(?:{phrases.LEAD}|{phrases.KOREAN_LEAD}),? ?)*"
+        is_first = not re.search(r"[^\W\d]", plain) or bool(re.fullmatch(leads, plain))
+        return is_first and bool(phrases.NAMED_AFTER.match(after))
 
-
-def _stands_alone(text: str, spelling: Spelling) -> bool:
-    first = text.rfind("\n", 0, spelling.start) + 1
-    last = text.find("\n", spelling.end)
-    before, after = (
-        text[first : spelling.start],
-        text[spelling.end : len(text) if last < 0 else last],
-    )
-    bulleted = re.match(r"\s*(?:[-*+•]\s|\d+\)\s)", before)
-    return not bulleted and bool(_OPENING.fullmatch(before) and _ALONE_AFTER.match(after))
-
-
-def _is_named(before: str, after: str, rival: str) -> bool:
-    named = _NAMED_BEFORE.search(before)
-    others = _OTHERS.format(rival=f"|{re.escape(rival)}")
-    if named and not re.search(others, before[: named.start()], re.I):
-        return True
-    return bool(_NAMED_AFTER.match(after))
-
-
-def _is_word_of_resignation(text: str, spelling: Spelling) -> bool:
-    return (
-        spelling.resigns
-        and text[spelling.start] in "Ii"
-        and not text[spelling.end :].strip(" .!\n*_`\"'")
-    )
-
-
-def _opens(text: str, spelling: Spelling, following: Spelling | None) -> bool:
-    if spelling.resigns or not _OPENING.fullmatch(text[: spelling.start]):
-        return False
-    note = _NOTE_AFTER.match(text, spelling.end)
-    listed = following is not None and not re.search(r"\w", text[spelling.end : following.start])
-    return bool(note) and not listed
-
-
-def _by_number(text: str, found: Sequence[Spelling], number: tuple[int, int]) -> Spelling | None:
-    """The one move that has the wanted place in numbered move text."""
-    places: list[tuple[tuple[int, int] | None, Spelling]] = []
-    for spelling in found:
-        match = _NUMBER.search(_before(text, spelling))
-        place = None
-        if match:
-            place = (int(match[1]), 0 if match[2] == "." and "..." not in match[0] else 1)
-        elif places and (known := places[-1][0]) and known[1] == 0:
-            between = text[places[-1][1].end : spelling.start]
-            place = None if between.strip(" \t\n*_`") else (known[0], 1)
-        places.append((place, spelling))
-    wanted = [spelling for place, spelling in places if place == number]
-    return wanted[0] if len(wanted) == 1 else None
-
-
-def _has_words(text: str, found: Sequence[Spelling]) -> bool:
-    """Whether there is more than moves and their numbers."""
-    ends = [0, *(s.end for s in found)]
-    starts = [*(s.start for s in found), len(text)]
-    return any(re.search(r"[^\W\d]", text[a:b]) for a, b in zip(ends, starts, strict=True))
-
-
-def _mentioned(text: str, found: Sequence[Spelling]) -> list[Spelling]:
-    """What is spoken of as a move, and not as a square or a move that is not made."""
-    mentioned: list[Spelling] = []
-    left_out = False
-    for spelling in found:
-        before = _before(text, spelling)
-        joined = re.search(r"(?:\band|\bor|,)\s+$", before)
-        left_out = (
-            spelling.resigns
-            or bool(_DENIED.search(before))
-            or (spelling.vague and bool(_OF_A_SQUARE.search(before) or (left_out and joined)))
+    @staticmethod
+    def _is_square(spelling: Spelling, before: str, after: str) -> bool:
+        """Whether a bare square is part of another piece's move, or of no move at all."""
+        if not spelling.vague or spelling.resigns:
+            return False
+        piece = phrases.PIECE_NAME.search(before) or phrases.PIECE_AFTER.match(after)
+        return bool(piece and not phrases.PAWN_BEFORE.search(before)) or bool(
+            phrases.OF_A_SQUARE.search(before)
         )
-        if not left_out:
-            mentioned.append(spelling)
-    return mentioned
+
+    def _is_joined(self, spelling: Spelling, following: Spelling) -> bool:
+        return bool(phrases.JOINED.fullmatch(self.text, spelling.end, following.start))
+
+    def _opens_line(self, spelling: Spelling) -> bool:
+        first = self.text.rfind("\n", 0, spelling.start) + 1
+        return not _clean(self.text[first : spelling.start])
+
+    def _opens(self, spelling: Spelling, following: Spelling | None) -> bool:
+        if spelling.resigns or _clean(self.text[: spelling.start]):
+            return False
+        if following and not re.search(r"\w", self.text[spelling.end : following.start]):
+            return False
+        return bool(phrases.NOTE.match(self.text, spelling.end))
+
+    def _is_taken_back(self, answer: Spelling, at: int, named: bool) -> bool:
+        """Whether another move comes later, after a word that takes the answer back."""
+        pattern = phrases.TAKES_BACK if named else phrases.DOUBTS
+        for spelling in self.found:
+            if spelling.start >= at and spelling.moves != answer.moves:
+                before = self._sentence(spelling)[0]
+                if pattern.search(
+                    self.text, max(at, spelling.start - len(before) - 12), spelling.start
+                ):
+                    return True
+        return False
+
+    def _by_number(self, number: tuple[int, int]) -> Spelling | None:
+        """The one move that has the wanted place in numbered move text."""
+        places: list[tuple[tuple[int, int] | None, Spelling]] = []
+        for spelling in self.found:
+            before = self.text[max(0, spelling.start - 20) : spelling.start]
+            match = phrases.MOVE_NUMBER.search(phrases.MARKS.sub(" ", before))
+            place = None
+            if match:
+                place = (int(match[1]), 0 if match[2] == "." and "..." not in match[0] else 1)
+            elif places and (known := places[-1][0]) and known[1] == 0:
+                between = self.text[places[-1][1].end : spelling.start]
+                place = None if between.strip(" \t\n*_`") else (known[0], 1)
+            places.append((place, spelling))
+        wanted = [spelling for place, spelling in places if place == number]
+        return wanted[0] if len(wanted) == 1 else None
+
+    def _mention(self) -> Spelling | ParseFailure:
+        """The only move that a reply speaks of, if it is recommended or comes first."""
+        mentioned = [
+            s
+            for s in self.found
+            if not s.resigns and not self._is_square(s, *self._sentence(s)[:2])
+        ]
+        answer = self._only(mentioned)
+        if isinstance(answer, ParseFailure):
+            return answer
+        for spelling in mentioned:
+            before, after, is_question = self._sentence(spelling)
+            if is_question or self._is_denied(spelling, before, after):
+                return ParseFailure.UNPARSABLE
+            if (
+                spelling.vague
+                and self.text[spelling.start].isalpha()
+                and not re.search(r"\d", self.text[spelling.start : spelling.end])
+            ):
+                continue  # a word of every day
+            is_first = not _clean(self.text[: spelling.start])
+            if (
+                is_first
+                or phrases.RECOMMENDED_AFTER.match(after)
+                or phrases.RECOMMENDED_BEFORE.search(_clean(before))
+            ):
+                return spelling
+        return ParseFailure.UNPARSABLE
+
+    def _only(self, spellings: Sequence[Spelling]) -> Spelling | ParseFailure:
+        if not spellings:
+            return ParseFailure.UNPARSABLE
+        meanings = {s.moves or (self.text[s.start : s.end],) for s in spellings}
+        return spellings[-1] if len(meanings) == 1 else ParseFailure.AMBIGUOUS
+
+    def _has_words(self) -> bool:
+        """Whether there is more than moves and their numbers."""
+        ends = [0, *(s.end for s in self.found)]
+        starts = [*(s.start for s in self.found), len(self.text)]
+        return any(re.search(r"[^\W\d]", self.text[a:b]) for a, b in zip(ends, starts, strict=True))
+
+
+def _from_json(
+    text: str, spellings: Callable[[str], Sequence[Spelling]]
+) -> Spelling | ParseFailure:
+    """What the last JSON object with a key for the answer says; TRUNCATED if the last one is not complete."""
+    answer: Spelling | ParseFailure = ParseFailure.UNPARSABLE
+    decoder = json.JSONDecoder(strict=False)
+    at = 0
+    while match := _JSON.search(text, at):
+        try:
+            value, length = decoder.raw_decode(text[match.start() :])
+        except (json.JSONDecodeError, RecursionError):
+            return ParseFailure.TRUNCATED
+        at = match.start() + length
+        key = next((k for k in _KEYS if k in value), None)
+        if key is not None or {"from", "to"} <= set(value):
+            given = value[key] if key is not None else value
+            answer = _of_value(given, text, match.start(), at, spellings)
+    return answer
+
+
+def _of_value(
+    given: Any, text: str, start: int, end: int, spellings: Callable[[str], Sequence[Spelling]]
+) -> Spelling | ParseFailure:
+    if isinstance(given, list) and len(given) == 1:
+        given = given[0]
+    if isinstance(given, list):
+        return ParseFailure.AMBIGUOUS
+    if isinstance(given, dict):
+        squares = [given.get("from"), given.get("to")]
+        if all(isinstance(square, str) for square in squares):
+            found = spellings(f"{squares[0]}-{squares[1]}")
+            first, last = (
+                text.find(str(squares[0]), start, end),
+                text.rfind(str(squares[1]), start, end),
+            )
+            if len(found) == 1 and first >= 0 and last >= 0:
+                stretch = sorted((first, last))
+                return Spelling(stretch[0], stretch[1] + 2, found[0].moves)
+            return ParseFailure.UNPARSABLE
+        inner = next((given[k] for k in _KEYS if k in given), None)
+        return (
+            _of_value(inner, text, start, end, spellings)
+            if inner is not None
+            else ParseFailure.UNPARSABLE
+        )
+    if not isinstance(given, str):
+        return ParseFailure.UNPARSABLE
+    if not given.strip():
+        return ParseFailure.EMPTY
+    at = text.rfind(given, start, end)
+    if at < 0:
+        return ParseFailure.UNPARSABLE
+    if _RESIGN.fullmatch(given.strip()):
+        return Spelling(at, at + len(given), resigns=True)
+    found = spellings(given)
+    if len(found) == 1 and not re.search(
+        r"[^\W\d]", given[: found[0].start] + given[found[0].end :]
+    ):
+        return Spelling(at + found[0].start, at + found[0].end, found[0].moves)
+    return ParseFailure.AMBIGUOUS if len(found) > 1 else ParseFailure.UNPARSABLE
+
+
+def _clean(text: str) -> str:
+    """Lower case, without marks, with single spaces; what is left of a list's or a quotation's sign goes."""
+    text = phrases.MOVE_NUMBER.sub("", phrases.MARKS.sub(" ", text).lower())
+    return re.sub(r"\s+", " ", text).strip(" -=>.,:;!?+~") + (
+        ":" if text.rstrip().endswith((":", "=")) and re.search(r"\w", text) else ""
+    )
 
 
 def _verdict(text: str, answer: Spelling) -> ParseResult:
@@ -270,10 +384,6 @@ def _verdict(text: str, answer: Spelling) -> ParseResult:
         return ParseResult(text, move=answer.moves[0], span=span)
     failure = ParseFailure.AMBIGUOUS if answer.moves else ParseFailure.ILLEGAL
     return ParseResult(text, failure=failure, span=span)
-
-
-def _is_cut_json(text: str) -> bool:
-    return text.lstrip("`json \n").startswith("{") and text.count("{") > text.count("}")
 
 
 def _blank(pattern: re.Pattern[str], text: str) -> str:

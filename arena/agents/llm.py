@@ -23,12 +23,11 @@ from engine import (
     RequestMetrics,
     SamplingParams,
 )
-from games import ParseFailure
+from games import ParseFailure, get_game
 
 MAX_MOVE_TOKENS = 16  # the longest move has 8 characters after its space, at most a few tokens each
 ROOM_TOKENS = 256  # for a position as FEN (at most about 100 characters) and the last moves
-POSITION_TOKENS = 512  # for a FEN and a text board
-LEGAL_TOKENS = 768  # for the legal moves of a ply
+MORE_MOVES = 3  # times as many legal moves as at the start are shown at most
 ASKING_TOKENS = 64  # for the words between the parts of a prompt
 EXCERPT = 80  # characters of a reply that a game's reason quotes
 
@@ -47,7 +46,7 @@ class LlmPlayer:
         self._config = config
         self._engine = engine
         self._tag = secrets.token_hex(4)  # a game that is played again must not reuse request ids
-        room = _room(config)
+        room = _room(config) + _shown_tokens(config, spec, engine)
         self._transcript = Transcript(config, spec, engine, engine.max_model_len - room)
         taken = len(self._transcript.ids)
         if taken + ROOM_TOKENS + room - MAX_MOVE_TOKENS > engine.max_model_len:
@@ -139,7 +138,11 @@ class LlmPlayer:
         config, position = self._config, view.position
         legal = self._transcript.shown(list(view.legal_moves)) if config.show_legal_moves else []
         fen, board = (position.fen(), position.ascii()) if config.show_position else ("", "")
-        return prompts.shown_text(fen, board, legal)
+        text = prompts.shown_text(fen, board, legal)
+        taken = len(self._transcript.ids) + len(self._transcript.encode(text))
+        if legal and taken + _room(config) > self._engine.max_model_len:
+            return prompts.shown_text(fen, board, [])
+        return text
 
     def _sampling(self, view: GameView, purpose: str) -> SamplingParams:
         config = self._config
@@ -176,11 +179,10 @@ def check_context(specs: Iterable[GameSpec], engine: EngineClient) -> None:
 
 
 def _room(config: cfg.LlmAgent) -> int:
-    """Tokens of a prompt and its answer besides the transcript."""
+    """Tokens of a prompt and its answer besides the transcript and what is shown of the position."""
     room = MAX_MOVE_TOKENS
-    room += POSITION_TOKENS * config.show_position + LEGAL_TOKENS * config.show_legal_moves
     if config.mode == "choose":
-        return room + ASKING_TOKENS * (room > MAX_MOVE_TOKENS)
+        return room + ASKING_TOKENS * (config.show_position or config.show_legal_moves)
     if config.mode == "think":
         return room + ASKING_TOKENS + config.max_tokens
     again = config.retries * (ASKING_TOKENS + EXCERPT)  # a character is at most a few tokens
@@ -190,6 +192,16 @@ def _room(config: cfg.LlmAgent) -> int:
 def _client(view: GameView) -> str:
     """Runs share the engine equally, however many games each plays at a time."""
     return f"run {view.spec.run_id}"
+
+
+def _shown_tokens(config: cfg.LlmAgent, spec: GameSpec, engine: EngineClient) -> int:
+    """Room for what a ply shows of its position; a position with more legal moves is shown without them."""
+    position = get_game(spec.game).position(spec.start_fen, spec.rules, spec.setup)
+    notation = config.notation or position.game.notations[0]
+    legal = [position.notation(move, notation) for move in position.legal_moves()]
+    fen, board = (position.fen(), position.ascii()) if config.show_position else ("", "")
+    shown = prompts.shown_text(fen, board, legal * MORE_MOVES if config.show_legal_moves else [])
+    return len(engine.tokenizer.encode_choice(shown)) if shown else 0
 
 
 def _choice(output: ChoiceOutput, view: GameView) -> MoveChoice:

@@ -113,6 +113,7 @@ class JanggiPosition:
         return read_reply(
             text,
             lambda plain: spellings(plain, legal, pieces),
+            side=GAME.sides[self.turn],
             rival=GAME.sides[1 - self.turn],
             truncated=truncated,
         )

@@ -41,7 +41,7 @@ _PIECE = rf"(?:[kaehnbrcp]|[{_SIGN}])"
 _NAME = "|".join(_WORDS)
 _PATTERN = re.compile(
     rf"""
-    (?<![a-z0-9_/])(?:
+    (?<![a-z0-9_/\u00c0-\u024f\u0370-\u04ff])(?:
       (?P<pass> pass(?:es|ing)? | 0000 | @@@@ | (?:한\s?수\s?)?쉼 )
     | (?P<word>{_NAME})\s+
         (?: (?:from\s+|on\s+|at\s+)?(?P<word_from>{_POINT})
@@ -54,7 +54,7 @@ _PATTERN = re.compile(
         (?: 타?[{_SIGN}] )? (?: \s?장군 )?
     | (?P<long_piece>{_PIECE})? (?P<from>{_POINT}) (?: \s?(?:-+>?|x|:|>)\s? | \s(?:to|takes)\s | (?P<space>[ ]) )?
         (?P<to>{_POINT})
-    | (?P<piece>{_PIECE})\s?(?P<file>[a-i])?(?P<rank>10|[1-9])?\s?[x:-]?\s?(?P<target>{_POINT})
+    | (?P<piece>{_PIECE}|[{_SIGN}]\s)(?P<file>[a-i])?(?P<rank>10|[1-9])?[x:-]?(?P<target>{_POINT})
     ) (?P<suffix> (?:\+\+?|\#)?[!?]{{0,2}} ) (?![a-z0-9_@/])
     """,
     re.I | re.X,
@@ -93,7 +93,7 @@ def _moves(match: re.Match[str], moves: LegalMoves) -> tuple[str, ...]:
             found += _from_to(moves, _letter(match["long_piece"]), match["from"], match["to"])
         return found
     return moves.find(
-        piece=_letter(match["piece"]),
+        piece=_letter(match["piece"].strip()),
         file=(match["file"] or "").lower(),
         rank=match["rank"] or "",
         target=match["target"].lower(),

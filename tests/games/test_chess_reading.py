@@ -18,7 +18,9 @@ def check(position: Position, text: str, verdict: str) -> None:
     if result.move:
         assert result.failure is None and result.span is not None
         first, last = result.span
-        assert position.parse(text[first:last]).move == result.move
+        spelled = text[first:last]
+        if '"' not in spelled:  # as where it stands in two values of a JSON object
+            assert position.parse(spelled).move == result.move
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,14 @@ def test_promotions(text: str, verdict: str) -> None:
         ("I think the best option would be to", ParseFailure.TRUNCATED),
         ("e4", ParseFailure.TRUNCATED),  # e4 may have become e4e5
         ("My move is e4. This", "e2e4"),
-        ("Nf3, since it attacks", "g1f3"),
+        ("Nf3, since it attacks", ParseFailure.TRUNCATED),
+        ("Should I play Nf3? Let me calculate: after d5 White has", ParseFailure.TRUNCATED),
+        ("Nf3\n\nThat's one option. Another is", ParseFailure.TRUNCATED),
+        ("1. e4 is an option because it opens lines. 2. d4 is al", ParseFailure.TRUNCATED),
+        (
+            "Candidate move: Nf3. This blocks the f-pawn. Candidate move: d4. This",
+            ParseFailure.TRUNCATED,
+        ),
         ("e4 or d4? Let us", ParseFailure.TRUNCATED),
         ("My move is Qh5. This", ParseFailure.TRUNCATED),
         ("", ParseFailure.TRUNCATED),
@@ -250,3 +259,133 @@ def test_numbers_say_whose_move_is_meant() -> None:
     for uci in ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5"):
         assert position.parse(line).move == uci
         position.push(uci)
+
+
+def after(*moves: str) -> Position:
+    position = games.get_game("chess").position()
+    for move in moves:
+        position.push(move)
+    return position
+
+
+def fen(text: str) -> Position:
+    return games.get_game("chess").position(text)
+
+
+AFTER_E4, AFTER_E4_E5 = after("e2e4"), after("e2e4", "e7e5")
+U, A, T = ParseFailure.UNPARSABLE, ParseFailure.AMBIGUOUS, ParseFailure.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("position", "text", "verdict"),
+    [
+        (AFTER_E4_E5, "The best move would be d4.", "d2d4"),
+        (AFTER_E4_E5, "My answer would be d4", "d2d4"),
+        (AFTER_E4_E5, "My move will be b4", "b2b4"),
+        (START, "e4 is better than Nf3.", A),
+        (START, "Nf3 is fine, but e4 is better.", A),
+        (START, "The best is e4, preparing Nf3.", "e2e4"),
+        (START, "We open with e4, then Nf3.", A),
+        (START, '{"result":"e4","alt":"Nf3"}', U),
+        (
+            START,
+            "* **Nf3** – natural\n* **e4** – classical\n\nGiven the above, **e4** is the strongest.",
+            A,
+        ),
+        (START, '{"from":"b1","to":"a3"}', "b1a3"),
+        (START, '{"move": {"from": "g1", "to": "f3"}}', "g1f3"),
+        (START, '{"move": {"piece": "knight", "to": "f3"}}', U),
+        (START, "From: b1\nTo: a3", U),
+        (START, "Answer: the knight should go to f3", U),
+        (START, "I'll move the knight: f3", U),
+        (START, "The knight on g1 should be developed to h3.", U),
+        (START, "Answer: f3 knight", U),
+        (START, "Springer f3", U),
+        (START, "Кf3", U),
+        (AFTER_E4_E5, "Final answer: Nf3 or Bc4", A),
+        (AFTER_E4_E5, "Answer: Nf3, Bc4", A),
+        (START, '{"move": "e4 or d4"}', A),
+        (START, '{"move": ["e4","d4"]}', A),
+        (START, "My move: e4 or d4, both are fine.", A),
+        (AFTER_E4_E5, "Should I play Nf3 or Bc4?", A),
+        (AFTER_E4_E5, "Either Nf3 or Bc4 would be my answer.", A),
+        (AFTER_E4_E5, "1. **Bc4** - italian\n2. **Nf3** - main\n3. **d4** - center", A),
+        (
+            AFTER_E4_E5,
+            "Here are my candidate moves:\n\n1. **Bc4** - italian\n2. **Nf3** - main\n3. **d4** - center",
+            A,
+        ),
+        (AFTER_E4_E5, "Answer: Nf3. Next move: Bc4.", "g1f3"),
+        (AFTER_E4_E5, "Answer: Nf3. Then I'll play d4.", "g1f3"),
+        (AFTER_E4_E5, "**Nf3**\n\nIf Black replies Nc6, I'll go Bb5.", "g1f3"),
+        (START, "First I play Nf3, then I play e4.", "g1f3"),
+        (AFTER_E4_E5, "Best move: Nf3\nSecond best move: Bc4", "g1f3"),
+        (AFTER_E4_E5, "Answer: d4\n\nAlternative move: Bc4", "d2d4"),
+        (START, "I play d4. Another reasonable choice is e4.", "d2d4"),
+        (AFTER_E4_E5, "The best move is Nf3, the worst move is f3.", "g1f3"),
+        (AFTER_E4_E5, '{"move":"Bc4","rejected_move":"Nf3"}', "f1c4"),
+        (AFTER_E4_E5, '{"move":"Bc4","next_move":"Nf3"}', "f1c4"),
+        (AFTER_E4_E5, '{"move": "Bc4", "alternatives": [{"move": "Nf3"}]}', "f1c4"),
+        (START, '{"move":"e4","explanation":"I choose e4 because the move d4 is weaker"}', "e2e4"),
+        (AFTER_E4_E5, '{"best_move":"g1f3","expected_reply":"b8c6"}', "g1f3"),
+        (AFTER_E4_E5, '{"opponent_move":"b8c6","move":"g1f3"}', "g1f3"),
+        (AFTER_E4, "d5 is the worst move", U),
+        (AFTER_E4, "d5 isn't the best move", U),
+        (AFTER_E4, "d5 is the wrong answer", U),
+        (AFTER_E4, "I refuse to play d5", U),
+        (AFTER_E4, "I am not going to play d5", U),
+        (AFTER_E4, "anything except d5", U),
+        (AFTER_E4, "Blunder: d5", U),
+        (AFTER_E4, "Incorrect move: d5", U),
+        (AFTER_E4, "d5 (rejected)", U),
+        (AFTER_E4, "Your move d5 was illegal", U),
+        (AFTER_E4, "d5 is not my answer", U),
+        (START, "e4 is illegal", U),
+        (START, "I don't want to play e4.", U),
+        (START, "My opponent's best move is e4", U),
+        (AFTER_E4_E5, "It is illegal to play Bc4.", U),
+        (AFTER_E4_E5, "Nf3, hmm, wait. Actually Bc4 is stronger.", "f1c4"),
+        (AFTER_E4_E5, "Answer: Nf3\nActually, no: Bc4", "f1c4"),
+        (AFTER_E4_E5, "Answer: ~~Nf3~~ **Bc4**", "f1c4"),
+        (AFTER_E4_E5, "Answer: Qh5?? loses. So Nf3", A),
+        (START, "Normally I would play e4, but today d4.", A),
+        (fen("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"), "Score is 0-0 so far", U),
+        (fen("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"), "Ooo, that is interesting!", U),
+        (fen("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"), "Black may castle long.", U),
+        (
+            fen("r3k2r/8/8/8/8/8/P7/R3K2R w KQkq - 0 1"),
+            "I want to castle kingside later. For now, a3.",
+            A,
+        ),
+        (START, "Using an A4 paper", U),
+        (AFTER_E4_E5, "The key square is d4.", U),
+        (START, '{"thought": "Nf3 looks good", "mo', T),
+        (START, '{"move": null, "comment": "I considered Nf3"}', U),
+        (AFTER_E4_E5, "Candidates: Nf3, Bc4, d4. Best: Bc4.", "f1c4"),
+        (AFTER_E4, "My answer to e4 is c5", "c7c5"),
+        (START, "I think e4 is best.", "e2e4"),
+        (START, "Nf3 looks best", "g1f3"),
+        (START, "I recommend Nf3.", "g1f3"),
+        (START, "Nf3 develops a knight and attacks e5.", "g1f3"),
+        (START, "After careful consideration, my move is e4.", "e2e4"),
+        (START, "Given the position, I would go with d4 because it controls e5 and c5.", "d2d4"),
+        (START, "My move: e4\nReason: it opens lines for Bf1 and Qd1", "e2e4"),
+        (START, "<answer>e4</answer>", "e2e4"),
+        (START, "**My move:** e4", "e2e4"),
+        (START, "Best move: **e4** (King's pawn opening)", "e2e4"),
+        (START, "So, I will play 1. e4!", "e2e4"),
+        (START, "The move I choose is Nf3.", "g1f3"),
+        (START, "I have decided to play Nf3", "g1f3"),
+        (START, "### Answer\n\ne4", "e2e4"),
+        (START, "### Move\nNf3\n\n### Explanation\nThe knight is developed to f3.", "g1f3"),
+        (AFTER_E4, "1... c5", "c7c5"),
+        (AFTER_E4, "I respond with c5, the Sicilian Defence.", "c7c5"),
+        (AFTER_E4, "Black plays c5.", "c7c5"),
+        (AFTER_E4, "As Black, I play e5", "e7e5"),
+        (AFTER_E4, "White played e4. I reply e5.", "e7e5"),
+    ],
+)
+def test_a_move_that_is_denied_planned_compared_or_taken_back_is_no_answer(
+    position: Position, text: str, verdict: str
+) -> None:
+    check(position, text, verdict)

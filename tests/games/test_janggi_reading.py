@@ -131,3 +131,42 @@ def test_a_capture_in_korean_may_name_what_is_taken() -> None:
     position = games.get_game("janggi").position("3k5/9/9/9/9/2p6/9/9/4B4/4K4 w - - 0 1")
     for text in ("95상63졸", "95상63타졸", "95楚象63卒", "95상63"):
         assert position.parse(text).move == "e2c5"
+
+
+U, A = ParseFailure.UNPARSABLE, ParseFailure.AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    ("position", "text", "verdict"),
+    [
+        (
+            games.get_game("janggi").position("3k5/9/9/9/9/1P7/4B4/9/4K4/9 w - - 0 1"),
+            "The best move would be b6.",
+            U,
+        ),
+        (START, "My answer would be a5", U),
+        (START, "This is a d2-square", U),
+        (START, "Option a: d2", U),
+        (START, "Answer: a4a5 or c4c5", A),
+        (START, "답: 79졸78 또는 71졸72", A),
+        (START, "최선의 수: 79졸78\n차선의 수: 71졸72", "i4h4"),
+        (START, "이번 수: 79졸78\n다음 수: 71졸72", "i4h4"),
+        (START, "좋은 수는 79졸78입니다. 나쁜 수는 71졸72입니다.", A),
+        (START, "71졸72를 두지 않겠다", U),
+        (START, "71졸72를 선택하지 않습니다", U),
+        (START, "71졸72를 두면 안 됩니다", U),
+        (START, "정답은 71졸72가 아니라 79졸78입니다", A),
+        (START, "71졸72를 두려 했으나 79졸78을 둡니다", A),
+        (START, "한수쉼을 하지 않겠습니다", U),
+        (START, "If I pass, Han can pass as well and the game ends.", U),
+        (START, "There's no need to pass.", U),
+        (START, "The elephant's path to d4 must pass c3, so it is blocked.", U),
+        (START, "Let's see which moves pass the test.", U),
+        (START, "쉼 없이 공격합니다", U),
+        (START, "저는 79졸78을 두겠습니다", "i4h4"),
+    ],
+)
+def test_a_move_that_is_denied_planned_compared_or_taken_back_is_no_answer(
+    position: Position, text: str, verdict: str
+) -> None:
+    check(position, text, verdict)

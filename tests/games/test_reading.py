@@ -37,8 +37,10 @@ def test_random_texts_never_raise_and_no_move_is_invented(name: str) -> None:
             moves += 1
             assert result.move in position.legal_moves()
             assert result.span is not None
-            assert is_spelled(result.move, text[slice(*result.span)].lower())
-    assert moves > 100
+            spelled = text[slice(*result.span)]
+            assert is_spelled(result.move, spelled.lower())
+            assert position.parse(spelled).move == result.move
+    assert moves > 50
 
 
 def is_spelled(uci: str, text: str) -> bool:
@@ -55,7 +57,8 @@ def is_spelled(uci: str, text: str) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "frame",
-    ["{}", "**{}**", "`{}`", "Answer: {}", '{{"move": "{}"}}', "```\n{}\n```", "I play {}.", "{}\n\nA good move."],
+    ["{}", "**{}**", "`{}`", "Answer: {}", '{{"move": "{}"}}', "```\n{}\n```", "I play {}.",
+    "The best move would be {}.", "My answer will be {}", "{}\n\nA good move."],
 )  # fmt: skip
 def test_what_a_prompt_shows_is_read_in_every_frame(name: str, frame: str) -> None:
     draw = random.Random(frame)
