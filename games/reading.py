@@ -106,6 +106,10 @@ def read_reply(
     return result
 
 
+_MOST = 300  # spelled moves that are looked at
+_MARGIN = 100  # characters before a line's first word at most
+
+
 class _Reply:
     """A text without thoughts, and the moves that it spells."""
 
@@ -116,7 +120,9 @@ class _Reply:
         resigned = [
             Spelling(m.start(), m.end(), vague=True, resigns=True) for m in _RESIGN.finditer(text)
         ]
-        self.found = sorted([*spellings(text), *resigned], key=lambda s: s.start)
+        found = sorted([*spellings(text), *resigned], key=lambda s: s.start)
+        # A reply that goes on and on is read by its beginning and its end.
+        self.found = found if len(found) <= _MOST else [found[0], *found[1 - _MOST :]]
         own = re.escape(side.lower() or "i")
         self._naming = re.compile(phrases.NAMING.replace("{side}", own))
         self._castling = re.compile(phrases.DOING.replace("{side}", own))
@@ -153,8 +159,10 @@ class _Reply:
             if self._is_alone(spelling, before, after):
                 if block and re.search(r"[^\W\d]", self.text[block[-1].end : spelling.start]):
                     block = []
-                block.append(spelling)
-                last, named, at = self._only(block), False, spelling.end
+                block = [*block[-1:], spelling]
+                unclear = len(block) > 1 and last is ParseFailure.AMBIGUOUS
+                last = ParseFailure.AMBIGUOUS if unclear else self._only(block)
+                named, at = False, spelling.end
             elif self._is_named(spelling, before, after):
                 block = []
                 last, named, at = spelling, True, spelling.end
@@ -227,6 +235,8 @@ class _Reply:
 
     def _opens_line(self, spelling: Spelling) -> bool:
         first = self.text.rfind("\n", 0, spelling.start) + 1
+        if spelling.start - first > _MARGIN:
+            return False
         return not _clean(self.text[first : spelling.start])
 
     def _opens(self, spelling: Spelling, following: Spelling | None) -> bool:
@@ -284,7 +294,7 @@ class _Reply:
                 and not re.search(r"\d", self.text[spelling.start : spelling.end])
             ):
                 continue  # a word of every day
-            is_first = not _clean(self.text[: spelling.start])
+            is_first = spelling is self.found[0] and not _clean(self.text[: spelling.start])
             if (
                 is_first
                 or phrases.RECOMMENDED_AFTER.match(after)
