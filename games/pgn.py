@@ -232,6 +232,8 @@ def _replay(position: Position, tokens: Iterable[str]) -> ParseFailure | None:
         read = position.parse(token)
         if read.move is None:
             return read.failure
+        if read.span and re.search(r"\w", token[: read.span[0]] + token[read.span[1] :]):
+            return ParseFailure.UNPARSABLE  # a move within something else
         position.push(read.move)
     return None
 

@@ -239,6 +239,7 @@ def _add(
     for index, match in enumerate(found):
         token = one_line(_KEPT.sub(" ", match[2]))
         if not token and index == len(found) - 1:
+            _add_comments(record, match[2], comments, warn)
             break  # a number behind the last move
         if int(match[1]) != index + 1:
             warn(f"{match[1]}.", f"is the number of move {index + 1}", of_move=True)

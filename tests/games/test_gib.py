@@ -87,6 +87,8 @@ def test_moves_behind_an_open_brace_are_not_lost_without_a_word() -> None:
     record = read(HEAD + "\n1. 79졸78 {x 2. 41병42 3. 한수쉼\n")
     [problem] = record.problems
     assert (record.moves, problem.ply, problem.stops) == (["i4h4"], 2, True)
+    record = read(HEAD + "\n1. 79졸78 2.{41병42 3. 한수쉼\n")
+    assert (record.moves, record.is_cut) == (["i4h4"], True)
     record = read(HEAD + "\n1. 79졸78 {a {b} 2. 41병42\n")
     assert (record.moves, record.problems) == (["i4h4", "a7b7"], [])
 

@@ -225,6 +225,11 @@ def test_a_game_has_a_tag_a_number_or_a_result(text: str) -> None:
     assert len(pgn.loads(text)) == 1
 
 
+def test_two_moves_run_together_by_a_bad_byte_are_not_read_as_one() -> None:
+    [record] = pgn.loads(b"1. e4 e5 2. Nf3\xc0Nc6 3. Bb5 a6 1-0")
+    assert (record.moves, record.is_cut) == (["e2e4", "e7e5"], True)
+
+
 def test_tags_on_one_line_are_all_read() -> None:
     [record] = found = pgn.loads('[Event "a"] [White "w \\"x\\""][Black "C:\\dir"]\n\n1. e4 *\n')
     assert record.headers == {"Event": "a", "White": 'w "x"', "Black": "C:\\dir"}
