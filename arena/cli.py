@@ -285,11 +285,18 @@ def _host(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(runtime.close(), closing)
 
+    interrupts: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        interrupts.append(number)  # an exception that meets a destructor or a callback is ignored
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         if page is not None:
             _announce(page, flags["port"])
         runtime = make_runtime(configs)
-        finished = asyncio.run(_until_stopped(session()))
+        finished = asyncio.run(_until_stopped(session(), interrupts))
     except KeyboardInterrupt:  # before the session took the signals over
         finished = False
     except TournamentFailed as error:
@@ -304,8 +311,11 @@ def _host(
         print_results(console, store, run.id)
 
 
-async def _until_stopped(session: Coroutine[Any, Any, None]) -> bool:
-    """Whether the session came to its end; Ctrl-C and SIGTERM cancel it, a second one kills."""
+async def _until_stopped(session: Coroutine[Any, Any, None], interrupts: list[int]) -> bool:
+    """Whether the session came to its end; Ctrl-C and SIGTERM cancel it, a second one kills.
+
+    `interrupts` came before, and may have been lost on their way.
+    """
     task = asyncio.ensure_future(session)
 
     def stop() -> None:
@@ -316,6 +326,8 @@ async def _until_stopped(session: Coroutine[Any, Any, None]) -> bool:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    if interrupts:
+        task.cancel()
     try:
         await task
     except asyncio.CancelledError:
