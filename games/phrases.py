@@ -16,9 +16,12 @@ NOTE = re.compile(r"[*_`\"'\])}]*\s*(?:[,;:.(\n!?]|-\s|--|$)")
 JOINED = re.compile(r"[\s*_`\"',/&]*(?:\b(?:or|and)\b|또는|혹은)?[\s*_`\"',/&]*")
 ALONE_AFTER = re.compile(r"\W*(?:check|mate|checkmate|capture|장군|json|e\.p\.)?\W*$", re.I)
 
-LEAD = r"(?:so|therefore|thus|hence|ok|okay|well|now|and|but|sure|finally|overall|here|yes)"
+LEAD = r"(?:so|therefore|thus|hence|ok|okay|well|now|and|but|sure|finally|overall|here's|here is|here|this is|yes)"
 KOREAN_LEAD = r"(?:저는|나는|제가|내가|그래서|따라서)"
-TAKEN_BACK = r"(?:actually|wait|no|hmm|hm|correction|sorry|rather|instead|scratch that|on second thought|아니)"
+TAKEN_BACK = (
+    r"(?:actually|wait|no|hmm|hm|correction|sorry|rather|instead|scratch that|on second thought|on reflection|oops|"
+    r"edit|i mean|i meant|ignore that|아니|수정|정정|다시 생각)"
+)
 _OWN = r"(?:my|the|our|this|{side}'s|so my|so the)"
 _KIND = r"(?:final|best|strongest|chosen|selected|correct|only|recommended|uci|san)"
 _NOUN = r"(?:answer|move|choice|decision|reply|response|bestmove|best|uci|san|boxed|resignation)"
@@ -60,7 +63,7 @@ NOT_STATED = re.compile(
     re.I,
 )
 # What was weighed before one of these does not matter to what is named after it.
-TURN = re.compile(r"\b(?:but|however|so|therefore|thus|hence)\b,?", re.I)
+TURN = re.compile(r"\b(?:but|however|(?<!if )so|therefore|thus|hence)\b,?", re.I)
 BENIGN = re.compile(
     r"\bafter (?:careful|consider\w*|analy\w*|think\w*|review\w*|much|some|weighing|evaluat\w*)[^,]*,"
     r"|^first,|\bfirst (?=i )",
@@ -71,7 +74,8 @@ BENIGN = re.compile(
 DENIED_AFTER = re.compile(
     r"^\W*(?:is|was|would be|looks|seems)\s+(?:\w+ly\s+)?(?:not\b|illegal|wrong|incorrect|impossible|bad\b|weak|"
     r"losing|rejected|(?:the|a|an)\s+(?:\w+\s+)?(?:worst|wrong|mistake|blunder|bad|illegal|losing))|"
-    r"^\W*(?:isn't|wasn't|rejected|illegal|wrong|loses)|않|안 되|안 됩|아니|려 했|려고 했|못 ",
+    r"^\W*(?:isn't|wasn't|rejected|illegal|wrong|loses)|\bnot recommended|out of the question|premature|never play|"
+    r"않|안 되|안 됩|아니|려 했|려고 했|못 |수 없|포기|취소|다면|했지만|했으나",
     re.I,
 )
 NAMED_AFTER = re.compile(
@@ -88,8 +92,13 @@ RECOMMENDED_AFTER = re.compile(
 RECOMMENDED_BEFORE = re.compile(
     r"\bi (?:think|believe|suggest|recommend|prefer|like|drop at|drop)$"
 )
+# "I would play it if ...": before and after a move that is only wished for.
+WISHED_BEFORE = re.compile(r"\b(?:i would|i'd|we would|we'd)\b", re.I)
+WISHED_AFTER = re.compile(r"^\W*(?:if|but|were)\b", re.I)
+# What lets a later answer stand in the place of an earlier one.
+FINAL = re.compile(r"\b(?:final\w*|answer|decision)\b|정답|답", re.I)
 # Between an answer and a later move: after a named answer, and after one that only stands there.
-TAKES_BACK = re.compile(rf"\b{TAKEN_BACK}\b|아니", re.I)
+TAKES_BACK = re.compile(rf"\b{TAKEN_BACK}\b|아니|수정|정정|다시 생각", re.I)
 DOUBTS = re.compile(
     rf"\b{TAKEN_BACK}\b|\b(?:better|stronger|another|alternatively|one option|candidate)\b|아니",
     re.I,

@@ -54,7 +54,7 @@ _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(</\1>|\Z)", re.I
 _STRUCK = re.compile(r"~~.*?~~", re.S)
 _FEN = re.compile(r"(?:[a-zA-Z1-9]+/){7,9}[a-zA-Z1-9]+(?: [wb] \S+ \S+(?: \d+){0,2})?")
 _RESIGN = re.compile(
-    r"\bresign(?:s|ing|ation)?\b|기권(?:합니다|하겠습니다|할게요)?|投了|투료", re.I
+    r"\bresign(?:s|ing|ation)?\b(?! myself)|기권(?:합니다|하겠습니다|할게요)?|投了|투료", re.I
 )
 _JSON = re.compile(r'\{\s*"')
 _KEYS = (
@@ -157,6 +157,8 @@ class _Reply:
             if self._is_denied(spelling, before, after) or is_question:
                 continue
             if self._is_alone(spelling, before, after):
+                if named and not phrases.TAKES_BACK.search(self.text, at, spelling.start):
+                    continue  # a line of what follows, or of an alternative
                 if block and re.search(r"[^\W\d]", self.text[block[-1].end : spelling.start]):
                     block = []
                 block = [*block[-1:], spelling]
@@ -165,7 +167,12 @@ class _Reply:
                 named, at = False, spelling.end
             elif self._is_named(spelling, before, after):
                 block = []
-                last, named, at = spelling, True, spelling.end
+                again = not named or bool(
+                    phrases.TAKES_BACK.search(self.text, at, spelling.start)
+                    or phrases.FINAL.search(before)
+                )
+                last = spelling if again else self._agree(last, spelling)
+                named, at = True, spelling.end
                 if following and self._is_joined(spelling, following):
                     last = self._only([spelling, following])
             elif index == 0 and self._opens(spelling, following):
@@ -192,6 +199,8 @@ class _Reply:
             plain = turn  # what was weighed before does not matter
         if phrases.NOT_STATED.search(plain) or self._rival.search(plain):
             return True
+        if phrases.WISHED_BEFORE.search(before) and phrases.WISHED_AFTER.match(after):
+            return True
         return bool(phrases.DENIED_AFTER.search(after)) or self.text[
             spelling.start : spelling.end
         ].endswith("??")
@@ -199,7 +208,16 @@ class _Reply:
     def _is_alone(self, spelling: Spelling, before: str, after: str) -> bool:
         if phrases.BULLET.match(before) or not phrases.ALONE_AFTER.match(after):
             return False
+        heading = self._heading(spelling)
+        if heading.endswith(":") and not self._naming.search(heading):
+            return False  # of moves that are something else than the answer
         return not _clean(before)
+
+    def _heading(self, spelling: Spelling) -> str:
+        """The last line with words above the line of a move."""
+        first = self.text.rfind("\n", 0, spelling.start)
+        above = self.text[max(0, first - 200) : max(0, first)].rstrip(" \t\n*_`-")
+        return _clean(re.split(r"\n|[.!?]\s", above)[-1])
 
     def _is_named(self, spelling: Spelling, before: str, after: str) -> bool:
         if self._is_square(spelling, before, after):
@@ -309,6 +327,11 @@ class _Reply:
         meanings = {s.moves or (self.text[s.start : s.end],) for s in spellings}
         return spellings[-1] if len(meanings) == 1 else ParseFailure.AMBIGUOUS
 
+    def _agree(
+        self, first: Spelling | ParseFailure | None, second: Spelling
+    ) -> Spelling | ParseFailure:
+        return self._only([first, second]) if isinstance(first, Spelling) else first or second
+
     def _has_words(self) -> bool:
         """Whether there is more than moves and their numbers."""
         ends = [0, *(s.end for s in self.found)]
@@ -319,8 +342,8 @@ class _Reply:
 def _from_json(
     text: str, spellings: Callable[[str], Sequence[Spelling]]
 ) -> Spelling | ParseFailure:
-    """What the last JSON object with a key for the answer says; TRUNCATED if the last one is not complete."""
-    answer: Spelling | ParseFailure = ParseFailure.UNPARSABLE
+    """What the JSON objects with a key for the answer say, if they agree; TRUNCATED if one is not complete."""
+    answers: list[Spelling | ParseFailure] = []
     decoder = json.JSONDecoder(strict=False)
     at = 0
     while match := _JSON.search(text, at):
@@ -329,11 +352,14 @@ def _from_json(
         except (json.JSONDecodeError, RecursionError):
             return ParseFailure.TRUNCATED
         at = match.start() + length
-        key = next((k for k in _KEYS if k in value), None)
-        if key is not None or {"from", "to"} <= set(value):
-            given = value[key] if key is not None else value
-            answer = _of_value(given, text, match.start(), at, spellings)
-    return answer
+        given = [value[key] for key in _KEYS if key in value]
+        if {"from", "to"} <= set(value):
+            given.append(value)
+        answers += [_of_value(v, text, match.start(), at, spellings) for v in given]
+    if not answers:
+        return ParseFailure.UNPARSABLE
+    meanings = {a if isinstance(a, ParseFailure) else (a.moves, a.resigns) for a in answers}
+    return answers[-1] if len(meanings) == 1 else ParseFailure.AMBIGUOUS
 
 
 def _of_value(

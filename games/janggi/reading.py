@@ -42,7 +42,7 @@ _NAME = "|".join(_WORDS)
 _PATTERN = re.compile(
     rf"""
     (?<![a-z0-9_/\u00c0-\u024f\u0370-\u04ff])(?:
-      (?P<pass> pass(?:es|ing)? | 0000 | @@@@ | (?:한\s?수\s?)?쉼 )
+      (?P<pass> pass(?:es|ing)?(?!\s+(?:over|up|through|by)\b) | 0000 | @@@@ | (?:한\s?수\s?)?쉼 )
     | (?P<word>{_NAME})\s+
         (?: (?:from\s+|on\s+|at\s+)?(?P<word_from>{_POINT})
             (?: \s+(?=to|takes|captures|moves|goes|-|x) | (?=[-x]) ) )?

@@ -389,3 +389,32 @@ def test_a_move_that_is_denied_planned_compared_or_taken_back_is_no_answer(
     position: Position, text: str, verdict: str
 ) -> None:
     check(position, text, verdict)
+
+
+AFTER_A6 = after("e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("**Move:** Ba4\n\n**Alternatives considered:**\n\nBxc6\n", "b5a4"),
+        ("I play Ba4.\n\nMy follow-up:\n\nO-O", "b5a4"),
+        ('{"move": "Ba4"}\n\nAlternative:\n{"move": "Bxc6"}', A),
+        ('{"move": "Ba4", "best_move": "Bxc6"}', A),
+        ("My move: Ba4\nBlack's best reply: Nf6\nMy reply: O-O", A),
+        ("I play Bxc6.\n\nEdit: Ba4 instead.", "b5a4"),
+        ("I play Bxc6. On reflection, Ba4 is better.", "b5a4"),
+        ("I play Bxc6. Ignore that; Ba4 keeps the tension.", A),
+        ("Not recommended:\n\n**Bxc6**", U),
+        ("What I won't play:\n\nBxc6", U),
+        ("I would play Bxc6 if the pawn were not there.", U),
+        ("I would castle, but the bishop hangs.", U),
+        ("Bxc6 (not recommended)", U),
+        ("Bxc6 is out of the question.", U),
+        ("I resign myself to a long game: Ba4", U),
+        ("Answer: Bxc6\nAnswer: Ba4", "b5a4"),
+        ("Sure! Here's my move:\n\n**Ba4**\n\nIt keeps the bishop.", "b5a4"),
+    ],
+)
+def test_what_stands_beside_an_answer_does_not_take_its_place(text: str, verdict: str) -> None:
+    check(AFTER_A6, text, verdict)
