@@ -4,23 +4,11 @@ import pytest
 
 import games
 from games.core import ParseFailure, Position
+from tests.games.replies import check
 
 START = games.get_game("chess").position()
 CASTLING = games.get_game("chess").position("r3k2r/pppq1ppp/8/8/8/8/PPPQ1PPP/R3K2R w KQkq - 0 1")
 PROMOTION = games.get_game("chess").position("3n4/4P1k1/8/8/8/8/1b4K1/R1B5 w - - 0 1")
-
-
-def check(position: Position, text: str, verdict: str) -> None:
-    """`verdict` is a move in UCI or the name of a failure."""
-    result = position.parse(text)
-    assert (result.move or result.failure) == verdict
-    assert result.text == text
-    if result.move:
-        assert result.failure is None and result.span is not None
-        first, last = result.span
-        spelled = text[first:last]
-        if '"' not in spelled:  # as where it stands in two values of a JSON object
-            assert position.parse(spelled).move == result.move
 
 
 @pytest.mark.parametrize(

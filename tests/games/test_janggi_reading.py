@@ -4,19 +4,9 @@ import pytest
 
 import games
 from games.core import ParseFailure, Position
+from tests.games.replies import check
 
 START = games.get_game("janggi").position()
-
-
-def check(position: Position, text: str, verdict: str) -> None:
-    """`verdict` is a move in UCI or the name of a failure."""
-    result = position.parse(text)
-    assert (result.move or result.failure) == verdict
-    assert result.text == text
-    if result.move:
-        assert result.failure is None and result.span is not None
-        first, last = result.span
-        assert position.parse(text[first:last]).move == result.move
 
 
 @pytest.mark.parametrize(
