@@ -205,7 +205,7 @@ class AsyncLLM:
 
     def metrics(self) -> str:
         """Counters, gauges and histograms in Prometheus' text format (`engine.metrics` names them)."""
-        return self._core.metrics.exposition()
+        return self._core.exposition()
 
     def stats(self) -> EngineStats:
         stats = self._core.stats()

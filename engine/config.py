@@ -28,6 +28,7 @@ class EngineConfig:
         after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
     quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
+    load_format: "dummy" takes random weights of the sizes in config.json, for measurements without the weights' files.
     seed: decides the draws of requests that bring no seed of their own.
     """
 
@@ -46,6 +47,7 @@ class EngineConfig:
     deterministic: bool = False
     num_threads: int | None = None
     quantization: Literal[None, "int8"] = None
+    load_format: Literal["auto", "dummy"] = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,6 +58,10 @@ class EngineConfig:
         if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise ValueError(
                 f"EngineConfig.dtype is {self.dtype!r}; use auto, float32, bfloat16 or float16."
+            )
+        if self.load_format not in ("auto", "dummy"):
+            raise ValueError(
+                f"EngineConfig.load_format is {self.load_format!r}; use auto or dummy."
             )
         if self.quantization not in (None, "int8"):
             raise ValueError(

@@ -6,7 +6,8 @@ in any thread; everything else belongs to the thread that steps.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,13 +20,15 @@ from engine.files import resolve_model
 from engine.intake import Intake
 from engine.kv_cache import KVCache
 from engine.loader import load_decoder
-from engine.metrics import EngineMetrics
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.request import ChoiceTask, Request, Status
 from engine.runner import ModelRunner, scored_nodes, scored_rows
 from engine.scheduler import Chunk, Scheduler
 from engine.text import TextTask
 from engine.tokenizer import Tokenizer, tokenizer_of
+
+if TYPE_CHECKING:
+    from engine.metrics import EngineMetrics
 
 # A str is a text delta; the others end the request.
 Event = str | ChoiceOutput | TextOutput | EngineError
@@ -52,7 +55,12 @@ class EngineCore:
         self.kv_dtype = torch.int8 if int8_cache else self.dtype
         files = resolve_model(config.model)
         decoder = load_decoder(
-            files, self.device, self.dtype, config.max_model_len, config.quantization
+            files,
+            self.device,
+            self.dtype,
+            config.max_model_len,
+            config.quantization,
+            config.load_format == "dummy",
         )
         self.tokenizer: Tokenizer = tokenizer_of(files)
         self.max_model_len = decoder.max_len
@@ -83,7 +91,7 @@ class EngineCore:
         self._eos = frozenset(self.tokenizer.eos_token_ids)
         self._started_at = time.monotonic()
         self._rates: deque[tuple[float, int]] = deque()
-        self.metrics = EngineMetrics(config.model, self.stats)
+        self.metrics = _metrics(config.model, self.stats)
         self.steps = 0
         self._finished = self._failed = 0
         self._prompt_tokens = self._cached_tokens = self._computed_tokens = 0
@@ -138,7 +146,8 @@ class EngineCore:
         now = time.monotonic()
         rows = sum(chunk.end - chunk.start for chunk in chunks)
         self.steps += 1
-        self.metrics.observe_step(chunks)
+        if self.metrics is not None:
+            self.metrics.observe_step(chunks)
         self._rates.append((now, rows))
         while self._rates[0][0] < now - _RATE_WINDOW_S:
             self._rates.popleft()
@@ -154,7 +163,7 @@ class EngineCore:
                 self._finished += 1
                 events.append((request, output))
         for _, event in events:
-            if isinstance(event, ChoiceOutput | TextOutput):
+            if self.metrics is not None and isinstance(event, ChoiceOutput | TextOutput):
                 self.metrics.observe_output(event)
         return events
 
@@ -298,6 +307,12 @@ class EngineCore:
     def _edge_key(tree: ChoiceTree, edge: int) -> int:
         return int(tree.edge_tokens[edge]) if edge >= 0 else -1
 
+    def exposition(self) -> str:
+        """The metrics in Prometheus' text format."""
+        if self.metrics is None:
+            raise EngineError("There are no metrics without prometheus-client; install it.")
+        return self.metrics.exposition()
+
     def stats(self) -> EngineStats:
         now = time.monotonic()
         rows = sum(n for at, n in list(self._rates) if at >= now - _RATE_WINDOW_S)
@@ -335,3 +350,12 @@ class EngineCore:
 
 def _is_number(result: Floats | int) -> bool:
     return result >= 0 if isinstance(result, int) else bool(np.isfinite(result).all())
+
+
+def _metrics(model: str, stats: Callable[[], EngineStats]) -> "EngineMetrics | None":
+    """None without prometheus-client, which measurements on a bare machine do without."""
+    try:
+        from engine.metrics import EngineMetrics
+    except ImportError:
+        return None
+    return EngineMetrics(model, stats)

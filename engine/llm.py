@@ -101,7 +101,7 @@ class LLM:
 
     def metrics(self) -> str:
         """Counters, gauges and histograms in Prometheus' text format (`engine.metrics` names them)."""
-        return self._core.metrics.exposition()
+        return self._core.exposition()
 
     def stats(self) -> EngineStats:
         return self._core.stats()

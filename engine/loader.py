@@ -21,6 +21,7 @@ from engine.model_config import ModelConfig, Rope
 _ROPE_DIVISORS = (
     "rope_freqs.weight"  # llama.cpp's place for Llama 3's change of the rotary frequencies
 )
+_STD = 0.02  # of random weights, as in transformers
 
 
 def load_decoder(
@@ -29,14 +30,16 @@ def load_decoder(
     dtype: torch.dtype,
     max_model_len: int | None,
     quantization: Quantization = None,
+    dummy: bool = False,
 ) -> Decoder:
-    """The model on its device. Raises ModelLoadError with what is wrong with the files."""
+    """The model on its device. Raises ModelLoadError with what is wrong with the files. dummy: random weights, of a
+    directory that needs no more than a config.json."""
     with ExitStack() as stack:
         if files.gguf is None:
             config = ModelConfig.from_dict(
                 read_json(files.directory / "config.json"), max_model_len
             )
-            take = _safetensors(files.directory, stack)
+            take = _random(config, device, dtype) if dummy else _safetensors(files.directory, stack)
         else:
             config, take = _gguf(files.gguf)
         length = min(
@@ -75,6 +78,38 @@ def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:
             )
         tensor: Tensor = where[name].get_tensor(name)
         return tensor
+
+    return take
+
+
+def _random(
+    config: ModelConfig, device: torch.device, dtype: torch.dtype
+) -> Callable[[str], Tensor]:
+    """Weights of the configuration's sizes, made on the device; the same ones every time."""
+    generator = torch.Generator(device).manual_seed(0)
+    hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    wide, narrow = config.num_heads * dim, config.num_kv_heads * dim
+    shapes = {
+        **dict.fromkeys(("embed_tokens", "lm_head"), (config.vocab_size, hidden)),
+        "qkv_proj": (wide + 2 * narrow, hidden),
+        "q_proj": (wide, hidden),
+        **dict.fromkeys(("k_proj", "v_proj"), (narrow, hidden)),
+        "o_proj": (hidden, wide),
+        "gate_up_proj": (2 * inner, hidden),
+        **dict.fromkeys(("gate_proj", "up_proj"), (inner, hidden)),
+        "down_proj": (hidden, inner),
+        **dict.fromkeys(("q_norm", "k_norm"), (dim,)),
+    }
+
+    def take(name: str) -> Tensor:
+        *_, module, kind = name.split(".")
+        shape = shapes.get(module, (hidden,))
+        if kind == "bias":
+            return torch.zeros(shape[:1], dtype=dtype, device=device)
+        if len(shape) == 1:  # norms, of which Gemma's add one
+            return torch.full(shape, float(not config.norms_add_one), dtype=dtype, device=device)
+        weight = torch.empty(shape, dtype=dtype, device=device)
+        return weight.normal_(std=_STD, generator=generator)
 
     return take
 
