@@ -141,7 +141,7 @@ class EngineSettings(_Model):
     max_num_batched_tokens: int | None = Field(default=None, ge=1)
     num_threads: int | None = Field(default=None, ge=1)
     kv_cache_memory: int | None = Field(default=None, ge=1)  # bytes
-    kv_cache_dtype: Literal["auto", "int8"] | None = None
+    kv_cache_dtype: Literal["auto", "int8", "fp8"] | None = None
     deterministic: bool | None = None
     quantization: Literal["int8"] | None = None
 

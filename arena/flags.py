@@ -42,7 +42,7 @@ _HELP = {
     "engine.max_num_batched_tokens": "Rows of one step over all requests.",
     "engine.num_threads": "Threads of the engine on CPU.",
     "engine.kv_cache_memory": "Bytes for cached keys and values.",
-    "engine.kv_cache_dtype": "Their number format; int8 holds nearly twice the tokens of bfloat16.",
+    "engine.kv_cache_dtype": "Their number format; int8 and fp8 hold nearly twice the tokens of bfloat16.",
     "engine.deterministic": "The same answers in any batch and after resuming, a little slower.",
     "engine.quantization": "Number format of weights and activations, if smaller than dtype.",
 }

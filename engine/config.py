@@ -19,8 +19,8 @@ class EngineConfig:
     wait; None takes 128 on CPU, a quarter of max_num_batched_tokens elsewhere.
     gpu_memory_utilization: share of the GPU's memory that weights and cache may take.
     kv_cache_memory: bytes of the key-value cache; None takes what the GPU leaves, or at most 2 GiB on CPU.
-    kv_cache_dtype: "int8" keeps keys and values in int8, with a scale for each token and head, so that the same
-        memory holds nearly twice the tokens of bfloat16; "auto" keeps them in the model's dtype.
+    kv_cache_dtype: "int8" and "fp8" (e4m3) keep keys and values in 8 bits, with a scale for each token and head, so
+        that the same memory holds nearly twice the tokens of bfloat16; "auto" keeps them in the model's dtype.
     enable_prefix_caching: keep what was computed, for later prompts with the same beginning.
     max_waiting: requests that may wait; one more fails at once with QueueFull, except when its client has less than
     its equal share of the queue.
@@ -41,7 +41,7 @@ class EngineConfig:
     long_prefill_token_threshold: int | None = None
     gpu_memory_utilization: float = 0.90
     kv_cache_memory: int | None = None
-    kv_cache_dtype: Literal["auto", "int8"] = "auto"
+    kv_cache_dtype: Literal["auto", "int8", "fp8"] = "auto"
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
     deterministic: bool = False
@@ -67,11 +67,9 @@ class EngineConfig:
             raise ValueError(
                 f"EngineConfig.quantization is {self.quantization!r}; use int8 or None."
             )
-        if self.kv_cache_dtype not in ("auto", "int8"):
-            fp8 = str(self.kv_cache_dtype).startswith("fp8")
-            why = ", which needs a GPU and kernels that are not here" if fp8 else ""
+        if self.kv_cache_dtype not in ("auto", "int8", "fp8"):
             raise ValueError(
-                f"EngineConfig.kv_cache_dtype is {self.kv_cache_dtype!r}{why}; use auto or int8."
+                f"EngineConfig.kv_cache_dtype is {self.kv_cache_dtype!r}; use auto, int8 or fp8."
             )
         for name in (
             "max_model_len",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # A str is a text delta; the others end the request.
 Event = str | ChoiceOutput | TextOutput | EngineError
 
+_QUANTISED = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}  # by kv_cache_dtype
 _CPU_CACHE_BYTES = 2 << 30
 # Passes of more rows are hardly cheaper per row, and a short request that comes meanwhile waits for one.
 _LONG_ON_CPU = 128
@@ -51,8 +52,7 @@ class EngineCore:
         if self.device.type == "cpu":
             set_threads(config.num_threads)
         self.dtype = pick_dtype(config.dtype, self.device)
-        int8_cache = config.kv_cache_dtype == "int8"
-        self.kv_dtype = torch.int8 if int8_cache else self.dtype
+        self.kv_dtype = _QUANTISED.get(config.kv_cache_dtype, self.dtype)
         files = resolve_model(config.model)
         decoder = load_decoder(
             files,
@@ -68,7 +68,7 @@ class EngineCore:
             decoder,
             self._num_slots(decoder.config.kv_bytes_per_token(self.kv_dtype)),
             config.deterministic,
-            int8_cache,
+            self.kv_dtype,
         )
         self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
         long_rows = config.long_prefill_token_threshold

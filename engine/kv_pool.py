@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-_LEVELS = 127.0  # int8 steps on each side of zero
-_SCALE = torch.bfloat16  # of int8 vectors: float32's range in two bytes
+_LEVELS = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}  # the largest number of each
+_SCALE = torch.bfloat16  # of quantised vectors: float32's range in two bytes
 
 
 class KVPool:
@@ -33,8 +33,8 @@ class KVPool:
         return self._data[layer].index_select(0, slots)
 
 
-class Int8KVPool(KVPool):
-    """The same in int8, with one scale for each token, head, and key or value.
+class QuantisedKVPool(KVPool):
+    """The same in int8 or fp8 (e4m3), with one scale for each token, head, and key or value.
 
     A vector is rounded once, when it is written, from itself alone: every later read gives the same numbers, in
     the step that wrote it or ten turns on, and no scale has to be known beforehand or kept for a page.
@@ -48,28 +48,44 @@ class Int8KVPool(KVPool):
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        kept: torch.dtype,
     ) -> None:
-        """dtype: of what `read` gives."""
-        super().__init__(num_layers, num_slots, num_kv_heads, head_dim, torch.int8, device)
+        """dtype: of what `read` gives. kept: torch.int8 or torch.float8_e4m3fn."""
+        super().__init__(num_layers, num_slots, num_kv_heads, head_dim, kept, device)
         self._dtype = dtype
         self._scales = torch.empty((*self._data.shape[:-1], 1), dtype=_SCALE, device=device)
 
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
-        """Round keys_values [N, 2, kv_heads, head_dim] to slots [N]; what comes back is at most half a step off,
-        a step being 1/127 of its vector's largest element. A vector with NaN or infinities comes back as such."""
-        wide = keys_values.float()
-        # The scales are rounded first, so that the product has no error but that of the integers.
-        scales = wide.abs().amax(dim=-1, keepdim=True).div_(_LEVELS).to(_SCALE)
-        scales.clamp_min_(torch.finfo(_SCALE).tiny)  # a vector of zeros
-        integers = (wide / scales.float()).round_().to(torch.int8)
-        self._data[layer].index_copy_(0, slots, integers)
+        """Round keys_values [N, 2, kv_heads, head_dim] to slots [N], as `quantise_vectors` does."""
+        rounded, scales = quantise_vectors(keys_values, self._data.dtype)
+        # torch moves bytes where it does not move fp8.
+        self._bytes(layer).index_copy_(0, slots, rounded.view(torch.int8))
         self._scales[layer].index_copy_(0, slots, scales)
 
     def read(self, layer: int, slots: Tensor) -> Tensor:
         scales = self._scales[layer].index_select(0, slots).float()
-        return self._data[layer].index_select(0, slots).float().mul_(scales).to(self._dtype)
+        rounded = self._bytes(layer).index_select(0, slots).view(self._data.dtype)
+        return rounded.float().mul_(scales).to(self._dtype)
+
+    def _bytes(self, layer: int) -> Tensor:
+        return self._data[layer].view(torch.int8)
+
+
+def quantise_vectors(x: Tensor, kept: torch.dtype) -> tuple[Tensor, Tensor]:
+    """x [..., head_dim] as `kept` [..., head_dim] times bfloat16 scales [..., 1].
+
+    An element is at most half a step off. In int8 a step is 1/127 of its vector's largest element; in fp8 it is an
+    eighth of the power of two below the element, down to 2^-9 / 448 of the largest. A vector with NaN or infinities
+    comes back as such.
+    """
+    wide = x.float()
+    # The scales are rounded first, so that the product has no error but that of the rounded elements.
+    scales = wide.abs().amax(dim=-1, keepdim=True).div_(_LEVELS[kept]).to(_SCALE)
+    scales.clamp_min_(torch.finfo(_SCALE).tiny)  # a vector of zeros
+    shares = wide / scales.float()
+    return (shares.round_() if kept == torch.int8 else shares).to(kept), scales
 
 
 def bytes_per_vector(head_dim: int, dtype: torch.dtype) -> int:
-    """What one head's key or value takes when it is kept in `dtype`, with its scale if that is int8."""
-    return head_dim * dtype.itemsize + (_SCALE.itemsize if dtype == torch.int8 else 0)
+    """What one head's key or value takes when it is kept in `dtype`, with its scale if that is quantised."""
+    return head_dim * dtype.itemsize + (_SCALE.itemsize if dtype in _LEVELS else 0)

@@ -14,7 +14,7 @@ from torch.nn.functional import gelu, rms_norm, silu
 from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
 from engine.fixed_order import OrderedPlan, attend_in_order
-from engine.kv_pool import Int8KVPool, KVPool
+from engine.kv_pool import KVPool, QuantisedKVPool
 from engine.linear import AnyLinear, Head, Quantization, make_linear
 from engine.model_config import LayerKind, ModelConfig, Rope
 
@@ -137,11 +137,13 @@ class Decoder:
         first, second = (table.to(self.dtype).to(self.device) for table in tables)
         return first, second
 
-    def new_pool(self, num_slots: int, int8: bool = False) -> KVPool:
-        """The memory of the key-value cache, in the model's dtype or in int8."""
+    def new_pool(self, num_slots: int, kv_dtype: torch.dtype | None = None) -> KVPool:
+        """The memory of the key-value cache, in the model's dtype or in another, int8 or float8_e4m3fn."""
         c = self.config
-        kind = Int8KVPool if int8 else KVPool
-        return kind(c.num_layers, num_slots, c.num_kv_heads, c.head_dim, self.dtype, self.device)
+        sizes = c.num_layers, num_slots, c.num_kv_heads, c.head_dim
+        if kv_dtype is None or kv_dtype == self.dtype:
+            return KVPool(*sizes, self.dtype, self.device)
+        return QuantisedKVPool(*sizes, self.dtype, self.device, kv_dtype)
 
     def forward(self, batch: Batch, pool: KVPool) -> Tensor:
         """Hidden states [len(out_rows), hidden] after the last norm; the keys and values go to the pool."""

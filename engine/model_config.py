@@ -159,7 +159,7 @@ class ModelConfig:
             ) from None
 
     def kv_bytes_per_token(self, kv_dtype: torch.dtype) -> int:
-        """Memory of one token's keys and values in all layers, with their scales if they are kept in int8."""
+        """Memory of one token's keys and values in all layers, with their scales if they are quantised."""
         vectors = 2 * self.num_layers * self.num_kv_heads
         return vectors * bytes_per_vector(self.head_dim, kv_dtype)
 

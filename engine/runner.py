@@ -51,10 +51,10 @@ class ModelRunner:
         decoder: Decoder,
         num_slots: int,
         deterministic: bool = False,
-        int8_cache: bool = False,
+        kv_dtype: torch.dtype | None = None,
     ) -> None:
         """deterministic: a request's numbers have the same bits in every step and batch. Raises ModelLoadError
-        where the device cannot keep that."""
+        where the device cannot keep that. kv_dtype: in which keys and values are kept, None for the model's."""
         self.decoder = decoder
         self._min_rows = MIN_ROWS if deterministic else 0
         if deterministic:
@@ -66,7 +66,7 @@ class ModelRunner:
                 )
             with torch.inference_mode():
                 check_kernels(decoder)
-        self.pool = decoder.new_pool(num_slots, int8_cache)
+        self.pool = decoder.new_pool(num_slots, kv_dtype)
 
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> list[Floats | int | None]:

@@ -1,4 +1,4 @@
-"""`kv_cache_dtype="int8"`: keys and values in int8, against the same engine with an unquantised cache."""
+"""`kv_cache_dtype` "int8" and "fp8": keys and values in 8 bits, against the same engine with an unquantised cache."""
 
 import random
 from dataclasses import replace
@@ -11,24 +11,31 @@ import torch
 from engine import LLM, ChoiceOutput, ChoiceParams, EngineConfig, SamplingParams
 from engine.attention import attend, plan_attention
 from engine.fixed_order import attend_in_order, plan_in_order
-from engine.kv_pool import Int8KVPool, bytes_per_vector
+from engine.kv_pool import QuantisedKVPool, bytes_per_vector
 from tests.engine.conftest import MOVES, SYSTEM, config
 from tests.engine.test_attention import DIM, HEADS, KV_HEADS, SLOTS, dense, spans_of
 
 CPU = torch.device("cpu")
 TURNS, GAMES = 10, 8
 GREEDY = ChoiceParams(temperature=0)
+INT8, FP8 = torch.int8, torch.float8_e4m3fn
+both_kinds = pytest.mark.parametrize("kept", [INT8, FP8], ids=["int8", "fp8"])
+both_names = pytest.mark.parametrize("kind", ["int8", "fp8"])
 
 
-def int8_pool(dtype: torch.dtype = torch.float32, dim: int = DIM) -> Int8KVPool:
-    return Int8KVPool(1, SLOTS, KV_HEADS, dim, dtype, CPU)
+def new_pool(
+    kept: torch.dtype, dtype: torch.dtype = torch.float32, dim: int = DIM
+) -> QuantisedKVPool:
+    return QuantisedKVPool(1, SLOTS, KV_HEADS, dim, dtype, CPU, kept)
 
 
-def there_and_back(kept: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """kept [N, 2, KV_HEADS, dim] as the pool gives it back."""
-    pool = int8_pool(dtype, kept.shape[-1])
-    slots = torch.randperm(SLOTS, generator=torch.Generator().manual_seed(1))[: len(kept)]
-    pool.write(0, slots, kept.to(dtype))
+def there_and_back(
+    given: torch.Tensor, kept: torch.dtype, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """given [N, 2, KV_HEADS, dim] as the pool gives it back."""
+    pool = new_pool(kept, dtype, given.shape[-1])
+    slots = torch.randperm(SLOTS, generator=torch.Generator().manual_seed(1))[: len(given)]
+    pool.write(0, slots, given.to(dtype))
     back = pool.read(0, slots)
     assert back.dtype == dtype
     return back.float()
@@ -38,61 +45,79 @@ def normal(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
 
+def half_step(given: torch.Tensor, kept: torch.dtype) -> torch.Tensor:
+    """What rounding may change of each element, with the rounding of the scale to bfloat16."""
+    largest = given.abs().amax(dim=-1, keepdim=True)
+    if kept == INT8:
+        return 0.502 / 127 * largest
+    below = 2.0 ** given.abs().clamp_min(1e-38).log2().floor()  # a scale just off changes the step
+    return torch.maximum(2 / 16 * below, 1.01 * 2**-10 / 448 * largest)
+
+
+@both_kinds
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_what_is_read_is_half_a_step_of_its_own_head_off_at_most(dtype: torch.dtype) -> None:
-    kept = normal(300, 2, KV_HEADS, 64).to(dtype).float()
-    kept *= torch.logspace(-3, 2, 300 * 2 * KV_HEADS).view(300, 2, KV_HEADS, 1).to(dtype).float()
-    kept = kept.to(dtype).float()
-    back = there_and_back(kept, dtype)
-    # Half of 1/127, with the rounding of the scale to bfloat16, and then that of the product to `dtype`.
-    bound = 0.502 / 127 * kept.abs().amax(dim=-1, keepdim=True)
-    bound = bound + torch.finfo(dtype).eps * kept.abs()
-    assert bool(((back - kept).abs() <= bound).all())
+def test_what_is_read_is_half_a_step_of_its_own_head_off_at_most(
+    dtype: torch.dtype, kept: torch.dtype
+) -> None:
+    given = normal(300, 2, KV_HEADS, 64).to(dtype).float()
+    given *= torch.logspace(-3, 2, 300 * 2 * KV_HEADS).view(300, 2, KV_HEADS, 1).to(dtype).float()
+    given = given.to(dtype).float()
+    off = (there_and_back(given, kept, dtype) - given).abs()
+    rounding = torch.finfo(dtype).eps * given.abs().clamp_min(torch.finfo(dtype).tiny)
+    assert bool((off <= half_step(given, kept) + rounding).all())
+    # On average a vector's error is far below its size: 0.6% in int8, 2.5% with three bits of mantissa.
+    assert (
+        off.square().mean().sqrt() < (0.01 if kept == INT8 else 0.03) * given.square().mean().sqrt()
+    )
 
 
-def test_zero_vectors_come_back_as_zeros() -> None:
-    kept = normal(20, 2, KV_HEADS, DIM)
-    kept[3] = 0.0
-    kept[5, 1, 0] = -0.0
-    back = there_and_back(kept)
+@both_kinds
+def test_zero_vectors_come_back_as_zeros(kept: torch.dtype) -> None:
+    given = normal(20, 2, KV_HEADS, DIM)
+    given[3] = 0.0
+    given[5, 1, 0] = -0.0
+    back = there_and_back(given, kept)
     assert bool((back[3] == 0).all()) and bool((back[5, 1, 0] == 0).all())
     assert bool(torch.isfinite(back).all())
 
 
+@both_kinds
 @pytest.mark.parametrize("size", [1e-42, 1e-30, 1e4, 1e30])
-def test_an_outlier_spoils_no_other_head_or_token(size: float) -> None:
-    kept = normal(20, 2, KV_HEADS, DIM)
-    spoilt = kept.clone()
+def test_an_outlier_spoils_no_other_head_or_token(size: float, kept: torch.dtype) -> None:
+    given = normal(20, 2, KV_HEADS, DIM)
+    spoilt = given.clone()
     spoilt[4, 0, 1, 3] *= size  # a key's element
-    expected, back = there_and_back(kept), there_and_back(spoilt)
+    expected, back = there_and_back(given, kept), there_and_back(spoilt, kept)
     assert bool(torch.isfinite(back).all())
     assert back[4, 0, 1, 3] == pytest.approx(float(spoilt[4, 0, 1, 3]), rel=0.005, abs=0.01)
     back[4, 0, 1] = expected[4, 0, 1]
     assert torch.equal(back, expected)
 
 
-def test_all_of_a_vector_may_be_huge_or_tiny() -> None:
+@both_kinds
+def test_all_of_a_vector_may_be_huge_or_tiny(kept: torch.dtype) -> None:
     for size in (1e-44, 1e-38, 1e-20, 1e20, 1e37):
-        kept = normal(20, 2, KV_HEADS, DIM).clamp(-3, 3) * size
-        back = there_and_back(kept)
-        bound = 0.502 / 127 * kept.abs().amax(dim=-1, keepdim=True) + 1e-38
-        assert bool(((back - kept).abs() <= bound).all())
+        given = normal(20, 2, KV_HEADS, DIM).clamp(-3, 3) * size
+        off = (there_and_back(given, kept) - given).abs()
+        assert bool((off <= half_step(given, kept) + 1e-38).all())
 
 
-def test_values_that_are_no_numbers_do_not_come_back_as_numbers() -> None:
-    kept = normal(3, 2, KV_HEADS, DIM)
-    kept[0, 0, 0, 0], kept[1, 1, 1, 1] = float("nan"), float("inf")
-    back = there_and_back(kept)
+@both_kinds
+def test_values_that_are_no_numbers_do_not_come_back_as_numbers(kept: torch.dtype) -> None:
+    given = normal(3, 2, KV_HEADS, DIM)
+    given[0, 0, 0, 0], given[1, 1, 1, 1] = float("nan"), float("inf")
+    back = there_and_back(given, kept)
     assert not bool(torch.isfinite(back[0, 0, 0]).any())
     assert not bool(torch.isfinite(back[1, 1, 1]).any())
     assert bool(torch.isfinite(back[2]).all())
 
 
-def test_attention_is_dense_attention_over_what_is_read() -> None:
+@both_kinds
+def test_attention_is_dense_attention_over_what_is_read(kept: torch.dtype) -> None:
     shapes = [(5, 90), (40, 300), (1, 300), (1, 5), (17, 190)]
     rows = sum(q for q, _ in shapes)
     spans = spans_of(shapes, 60, np.random.default_rng(0))
-    queries, pool = normal(rows, HEADS, DIM), int8_pool()
+    queries, pool = normal(rows, HEADS, DIM), new_pool(kept)
     pool.write(0, torch.arange(SLOTS), normal(SLOTS, 2, KV_HEADS, DIM))
     expected = dense(queries, pool.read(0, torch.arange(SLOTS)), spans)
     plan = plan_attention(spans, CPU, torch.float32)
@@ -105,19 +130,25 @@ def test_attention_is_dense_attention_over_what_is_read() -> None:
 
 def test_the_same_memory_holds_nearly_twice_the_tokens_of_bfloat16(checkpoint: str) -> None:
     slots = {}
-    for dtype, kind in (("bfloat16", "auto"), ("bfloat16", "int8"), ("float32", "int8")):
+    for dtype, kind in (
+        ("bfloat16", "auto"),
+        ("bfloat16", "int8"),
+        ("float32", "int8"),
+        ("float32", "fp8"),
+    ):
         llm = LLM(config(checkpoint, dtype=dtype, kv_cache_dtype=kind, kv_cache_memory=160_000))
         stats, pool = llm.stats(), llm._core.runner.pool
         slots[dtype, kind] = stats.kv_pages_total
-        assert stats.kv_cache_dtype == (dtype if kind == "auto" else "int8")
+        assert stats.kv_cache_dtype == {"auto": dtype, "fp8": "float8_e4m3fn"}.get(kind, kind)
         kept = [t for t in vars(pool).values() if isinstance(t, torch.Tensor)]
         assert sum(t.nbytes for t in kept) <= 160_000
-        assert isinstance(pool, Int8KVPool) == (kind == "int8")
+        assert isinstance(pool, QuantisedKVPool) == (kind != "auto")
     # 2 layers x 2 heads x (key, value) of 8 elements: 128 bytes, or 64 and 16 of scales.
     assert slots == {
         ("bfloat16", "auto"): 1250,
         ("bfloat16", "int8"): 2000,
         ("float32", "int8"): 2000,
+        ("float32", "fp8"): 2000,
     }
     for dim, least in ((64, 1.9), (128, 1.95)):  # those of real models
         ratio = bytes_per_vector(dim, torch.bfloat16) / bytes_per_vector(dim, torch.int8)
@@ -148,15 +179,17 @@ def differences(some: list[ChoiceOutput], others: list[ChoiceOutput]) -> np.ndar
 
 
 # What rounding keys and values to 8 bits may change in a log probability of a move, on average; and at most.
-MEAN, MOST = 0.1, 0.5
+MEAN, MOST = {"int8": 0.1, "fp8": 0.3}, {"int8": 0.5, "fp8": 1.5}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [("float32", "int8"), ("bfloat16", "int8"), ("float32", "fp8")]
+)
 def test_quantised_cache_is_not_garbage_from_the_tenth_turn_on_with_prefix_hits(
-    checkpoint: str, dtype: str
+    checkpoint: str, dtype: str, kind: str
 ) -> None:
     plain = LLM(config(checkpoint, dtype=dtype))
-    quantised = LLM(config(checkpoint, dtype=dtype, kv_cache_dtype="int8"))
+    quantised = LLM(config(checkpoint, dtype=dtype, kv_cache_dtype=kind))
     known, agreed = [0] * GAMES, 0
     for turn in positions():
         expected, outputs = ask(plain, turn), ask(quantised, turn)
@@ -164,19 +197,22 @@ def test_quantised_cache_is_not_garbage_from_the_tenth_turn_on_with_prefix_hits(
             assert output.metrics.cached_tokens >= length
         known = [output.metrics.prompt_tokens - 1 for output in outputs]
         off = differences(expected, outputs)
-        assert off.mean() < MEAN and off.max() < MOST
+        assert off.mean() < MEAN[kind] and off.max() < MOST[kind]
         agreed += sum(a.index == b.index for a, b in zip(expected, outputs, strict=True))
-    assert agreed >= 0.9 * TURNS * GAMES
+    assert agreed >= (0.9 if kind == "int8" else 0.8) * TURNS * GAMES
 
-    cold = LLM(config(checkpoint, dtype=dtype, kv_cache_dtype="int8", enable_prefix_caching=False))
+    cold = LLM(config(checkpoint, dtype=dtype, kv_cache_dtype=kind, enable_prefix_caching=False))
     computed = ask(cold, turn)
     assert all(output.metrics.cached_tokens == 0 for output in computed)
     # The same numbers in another order of sums, by which an element may fall to the next step.
     assert differences(computed, outputs).max() < (0.002 if dtype == "float32" else 0.1)
 
 
-def test_bits_with_hits_are_those_of_a_cold_cache_when_deterministic(checkpoint: str) -> None:
-    settings = {"dtype": "bfloat16", "kv_cache_dtype": "int8", "deterministic": True}
+@both_names
+def test_bits_with_hits_are_those_of_a_cold_cache_when_deterministic(
+    checkpoint: str, kind: str
+) -> None:
+    settings = {"dtype": "bfloat16", "kv_cache_dtype": kind, "deterministic": True}
     warm = LLM(config(checkpoint, **settings))
     for turn in positions():
         outputs = ask(warm, turn)
@@ -223,8 +259,6 @@ def test_texts_and_choices_are_the_same_under_preemption(
 
 
 def test_other_number_formats_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"kv_cache_dtype is 'int4'; use auto or int8\.$"):
-        EngineConfig("m", kv_cache_dtype="int4")  # type: ignore[arg-type]
-    for name in ("fp8", "fp8_e4m3"):
-        with pytest.raises(ValueError, match=f"kv_cache_dtype is '{name}', which needs a GPU"):
+    for name in ("int4", "fp8_e5m2"):
+        with pytest.raises(ValueError, match=rf"is '{name}'; use auto, int8 or fp8\.$"):
             EngineConfig("m", kv_cache_dtype=name)  # type: ignore[arg-type]
