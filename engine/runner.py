@@ -3,7 +3,7 @@
 It knows requests only as rows with slots; what to compute was decided by the scheduler.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +19,14 @@ from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
 from engine.sampling import Draw, sample
 from engine.scheduler import Chunk
+from engine.staging import Staging, fetch
 from engine.text import TextTask
 
 _SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
 _CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
+
+# Log probabilities of edges, the next token of a text (see `sample`), or None: nothing was asked for yet.
+Result = Floats | int | None
 
 
 @dataclass(eq=False)
@@ -36,7 +40,8 @@ class _Edges:
     def pairs(self) -> tuple[Ids, Ids]:
         return np.concatenate(self.rows), np.concatenate(self.tokens)
 
-    def hand_out(self, scores: Floats, results: list[Floats | int | None]) -> None:
+    def hand_out(self, found: Tensor, results: list[Result]) -> None:
+        scores: Floats = found.double().numpy()
         at = 0
         for index, count in self.counts:
             results[index] = scores[at : at + count]
@@ -56,6 +61,7 @@ class ModelRunner:
         """deterministic: a request's numbers have the same bits in every step and batch. Raises ModelLoadError
         where the device cannot keep that. kv_dtype: in which keys and values are kept, None for the model's."""
         self.decoder = decoder
+        self._staging = Staging(decoder.device)
         self._min_rows = MIN_ROWS if deterministic else 0
         if deterministic:
             model = decoder.config
@@ -68,16 +74,20 @@ class ModelRunner:
                 check_kernels(decoder)
         self.pool = decoder.new_pool(num_slots, kv_dtype)
 
-    @torch.inference_mode()
-    def run(self, chunks: Sequence[Chunk]) -> list[Floats | int | None]:
+    def run(self, chunks: Sequence[Chunk]) -> list[Result]:
         """Compute the rows. For each chunk: log probabilities of the edges of the inner nodes it covers, or the
-        next token of a text (see `sample`), or None when nothing of it was asked for yet."""
+        next token of a text, or None."""
+        return self.launch(chunks)()
+
+    @torch.inference_mode()
+    def launch(self, chunks: Sequence[Chunk]) -> Callable[[], list[Result]]:
+        """Begin what `run` does; the function returned waits for the results. A GPU works meanwhile."""
+        self._staging.begin()
         outputs = [np.arange(*scored_rows(chunk)) for chunk in chunks]
         starts = np.cumsum([0] + [chunk.end - chunk.start for chunk in chunks])
         offsets = [first - chunk.start for first, chunk in zip(starts, chunks, strict=False)]
         out_rows = np.concatenate([r + at for r, at in zip(outputs, offsets, strict=True)])
         hidden = self.decoder.forward(self._batch(chunks, starts, out_rows), self.pool)
-        results: list[Floats | int | None] = [None] * len(chunks)
         texts: list[int] = []
         text_rows: list[int] = []
         whole, walks = _Edges(), _Edges()
@@ -100,17 +110,29 @@ class ModelRunner:
                 texts.append(index)
                 text_rows.append(at)
             at += len(rows)
-        if walks.counts:
-            walks.hand_out(self._edge_logits(hidden, *walks.pairs()), results)
-        if whole.counts:
-            whole.hand_out(self._edge_logprobs(hidden, *whole.pairs()), results)
+        scores: list[Tensor] = []
+        asked = [edges for edges in (walks, whole) if edges.counts]
+        for edges in asked:
+            score = self._edge_logits if edges is walks else self._edge_logprobs
+            scores.append(score(hidden, *edges.pairs()))
+        fetched = fetch(scores)
+        logits = None
         if texts:
-            draws = [_draw(chunks[index].request) for index in texts]
-            chosen = torch.from_numpy(self._filled(np.array(text_rows)))
+            chosen = self._staging.send(self._filled(np.array(text_rows)))
             logits = self.decoder.logits(hidden[chosen]).float()[: len(texts)]
-            for index, token in zip(texts, sample(logits, draws), strict=True):
-                results[index] = token
-        return results
+
+        @torch.inference_mode()
+        def finish() -> list[Result]:
+            results: list[Result] = [None] * len(chunks)
+            for edges, found in zip(asked, fetched(), strict=True):
+                edges.hand_out(found, results)
+            if logits is not None:
+                draws = [_draw(chunks[index].request) for index in texts]
+                for index, token in zip(texts, sample(logits, draws), strict=True):
+                    results[index] = token
+            return results
+
+        return finish
 
     def _batch(self, chunks: Sequence[Chunk], starts: Ids, out_rows: Ids) -> Batch:
         tokens: list[Ids] = []
@@ -140,7 +162,7 @@ class ModelRunner:
         device, dtype = self.decoder.device, self.decoder.dtype
 
         def tensor(arrays: list[Ids]) -> Tensor:
-            return torch.from_numpy(self._filled(np.concatenate(arrays))).to(device)
+            return self._staging.put(self._filled(np.concatenate(arrays)))
 
         num_rows = max(int(starts[-1]), self._min_rows)
 
@@ -153,7 +175,7 @@ class ModelRunner:
             if window is not None:
                 longer = any(span is not whole for span, whole in zip(cut, spans, strict=True))
                 windowed = plan_attention(cut, device, dtype) if longer else attention
-        return Batch(
+        batch = Batch(
             token_ids=tensor(tokens),
             positions=tensor(positions),
             slots=tensor(slots),
@@ -161,35 +183,32 @@ class ModelRunner:
             out_rows=tensor([out_rows]),
             windowed=windowed,
         )
+        self._staging.flush()
+        return batch
 
     def _filled(self, rows: Ids) -> Ids:
         """Repeated up to the fewest rows that a product may have; what they bring is the same and not used."""
         return np.resize(rows, self._min_rows) if 0 < len(rows) < self._min_rows else rows
 
-    def _edge_logits(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
+    def _edge_logits(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Tensor:
         """log p(token | row) for pairs of a row of `hidden` and a token, up to a constant for each row."""
-        device = hidden.device
-        logits = self.decoder.picked_logits(
-            hidden, torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
-        )
-        if logits is None:
-            return self._edge_logprobs(hidden, rows, tokens)
-        result: Floats = logits.double().cpu().numpy()
-        return result
+        send = self._staging.send
+        logits = self.decoder.picked_logits(hidden, send(rows), send(tokens))
+        return self._edge_logprobs(hidden, rows, tokens) if logits is None else logits
 
-    def _edge_logprobs(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Floats:
+    def _edge_logprobs(self, hidden: Tensor, rows: Ids, tokens: Ids) -> Tensor:
         """log p(token | row) for pairs of a row of `hidden` and a token, with the whole vocabulary as normaliser.
 
         The vocabulary is taken block by block: the logits of a block stay in the processor's cache, and the
         full matrix of them never exists.
         """
+        send = self._staging.send
         wanted, rows = np.unique(rows, return_inverse=True)
         if len(wanted) < len(hidden):  # not those of texts and walks
-            hidden = hidden[torch.from_numpy(self._filled(wanted)).to(hidden.device)]
+            hidden = hidden[send(self._filled(wanted))]
         count = len(hidden)
         order = np.argsort(tokens, kind="stable")
-        pair_rows = torch.from_numpy(rows[order]).to(hidden.device)
-        pair_tokens = torch.from_numpy(tokens[order]).to(hidden.device)
+        pair_rows, pair_tokens = send(rows[order]), send(tokens[order])
         ordered = tokens[order]
         picked = hidden.new_empty(len(rows), dtype=torch.float32)
         top = hidden.new_full((count, 1), float("-inf"), dtype=torch.float32)
@@ -205,9 +224,7 @@ class ModelRunner:
             low, high = np.searchsorted(ordered, (first, first + logits.shape[1]))
             picked[low:high] = logits[pair_rows[low:high], pair_tokens[low:high] - first].float()
         logprobs = picked - (top + total.log())[pair_rows, 0]
-        result = np.empty(len(rows))
-        result[order] = logprobs.double().cpu().numpy()
-        return result
+        return torch.empty_like(logprobs).index_copy_(0, send(order), logprobs)
 
 
 def scored_rows(chunk: Chunk) -> tuple[int, int]:
