@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, rms_norm, silu
 
 from engine.attention import AttentionPlan, attend
 from engine.errors import ModelLoadError
@@ -17,6 +16,7 @@ from engine.fixed_order import OrderedPlan, attend_in_order
 from engine.kv_pool import KVPool, QuantisedKVPool
 from engine.linear import AnyLinear, Head, Quantization, make_linear
 from engine.model_config import LayerKind, ModelConfig, Rope
+from engine.ops import RopeTable, TorchOps
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,9 @@ class Decoder:
         if not c.tie_word_embeddings:
             head = weight((c.vocab_size, hidden), "lm_head.weight")
         self.head = Head(head, quantization, self.embedding if c.tie_word_embeddings else None)
-        self.ropes = [self._rope_table(rope) for rope in c.ropes]
+        self.ops = TorchOps(c, [self._rope_table(rope) for rope in c.ropes])
 
-    def _rope_table(self, rope: Rope) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines, [max_len, head_dim]; 1 and 0 for what is not turned."""
+    def _rope_table(self, rope: Rope) -> RopeTable:
         angles = torch.outer(torch.arange(self.max_len).float(), torch.tensor(rope.frequencies))
         cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale
         rest = torch.zeros(self.max_len, self.config.head_dim - 2 * angles.shape[1])
@@ -148,26 +147,18 @@ class Decoder:
     def forward(self, batch: Batch, pool: KVPool) -> Tensor:
         """Hidden states [len(out_rows), hidden] after the last norm; the keys and values go to the pool."""
         c = self.config
-        rows = len(batch.token_ids)
-        q_heads, kv_heads, dim = c.num_heads, c.num_kv_heads, c.head_dim
-        ropes = [
-            (cos[batch.positions].unsqueeze(1), sin[batch.positions].unsqueeze(1))
-            for cos, sin in self.ropes
-        ]
+        ops, rows = self.ops, len(batch.token_ids)
+        heads, dim = c.num_heads, c.head_dim
+        ops.begin(batch.positions)
         x = self.embedding[batch.token_ids]
         if c.embedding_scale != 1.0:
             x = x * torch.tensor(c.embedding_scale, dtype=self.dtype)
-        for index, layer in enumerate(self.layers):
-            h = self._norm(x, layer.input_norm)
-            qkv = layer.qkv(h).view(rows, q_heads + 2 * kv_heads, dim)
-            turned = qkv[:, : q_heads + kv_heads]
-            if layer.qk_norm is not None:
-                turned = self._norm_heads(turned, layer.qk_norm)
-            if layer.kind.rope is not None:
-                turned = self._turn(turned, layer.kind.rope, *ropes[layer.kind.rope])
-            new = torch.stack([turned[:, q_heads:], qkv[:, q_heads + kv_heads :]], dim=1)
-            pool.write(index, batch.slots, new)
-            queries, plan = turned[:, :q_heads], batch.attention
+        h = ops.norm(x, self.layers[0].input_norm)
+        following = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
+            qkv = layer.qkv(h).view(rows, heads + 2 * c.num_kv_heads, dim)
+            queries = ops.place(qkv, layer.qk_norm, layer.kind.rope, pool, index, batch.slots)
+            plan = batch.attention
             if layer.kind.windowed:
                 assert batch.windowed is not None
                 plan = batch.windowed
@@ -176,38 +167,11 @@ class Decoder:
                 attended = attend_in_order(queries, pool, index, plan, scale)
             else:
                 attended = attend(queries, pool, index, plan, scale, cap)
-            attended = attended.view(rows, q_heads * dim)
-            if layer.output_norm is None:
-                x = layer.output.add_to(x, attended)
-            else:
-                x = x + self._norm(layer.output(attended), layer.output_norm)
-            h = self._norm(x, layer.mlp_norm)
-            gate, up = layer.gate_up(h).chunk(2, dim=-1)
-            gate = silu(gate) if c.activation == "silu" else gelu(gate, approximate="tanh")
-            if layer.down_norm is None:
-                x = layer.down.add_to(x, gate.mul_(up))
-            else:
-                x = x + self._norm(layer.down(gate.mul_(up)), layer.down_norm)
-        return self._norm(x[batch.out_rows], self.norm)
-
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        # Gemma's norms multiply in float32, and so its weights are kept: 1 + w is coarse in bfloat16.
-        if weight.dtype != x.dtype:
-            return rms_norm(x.float(), x.shape[-1:], weight, self.config.rms_norm_eps).to(x.dtype)
-        return rms_norm(x, x.shape[-1:], weight, self.config.rms_norm_eps)
-
-    def _norm_heads(self, x: Tensor, weights: Tensor) -> Tensor:
-        """x [rows, heads, head_dim], every head with its own of weights [heads, head_dim]."""
-        normed = rms_norm(x.to(weights.dtype), x.shape[-1:], None, self.config.rms_norm_eps)
-        return (normed * weights).to(x.dtype)
-
-    def _turn(self, x: Tensor, rope: int, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [rows, heads, head_dim] turned by its rows' positions; a pair is two dimensions half apart."""
-        half = len(self.config.ropes[rope].frequencies)
-        parts = [x[..., half : 2 * half], x[..., :half]]
-        if 2 * half < x.shape[-1]:
-            parts.append(x[..., 2 * half :])
-        return torch.addcmul(x * cos, torch.cat(parts, dim=-1), sin)
+            attended = attended.view(rows, heads * dim)
+            x, h = ops.add_norm(layer.output, attended, x, layer.output_norm, layer.mlp_norm)
+            inner = ops.activate(layer.gate_up(h))
+            x, h = ops.add_norm(layer.down, inner, x, layer.down_norm, next_norm)
+        return h[batch.out_rows]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, vocabulary] in the model's dtype."""
