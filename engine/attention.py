@@ -58,6 +58,11 @@ class AttentionPlan:
     groups: list[AttentionGroup]
     places: Tensor
 
+    def attend(
+        self, queries: Tensor, pool: KVPool, layer: int, scale: float, softcap: float | None
+    ) -> Tensor:
+        return attend(queries, pool, layer, self, scale, softcap)
+
 
 def plan_attention(
     spans: Sequence[Span], device: torch.device, dtype: torch.dtype

@@ -26,6 +26,7 @@ class EngineConfig:
     its equal share of the queue.
     deterministic: a request's probabilities have the same bits alone or in any batch, with or without cache, and
         after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
+    attention_backend: "torch" or "triton"; None takes triton on CUDA and torch elsewhere.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
     quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
     load_format: "dummy" takes random weights of the sizes in config.json, for measurements without the weights' files.
@@ -45,6 +46,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
     deterministic: bool = False
+    attention_backend: Literal[None, "torch", "triton"] = None
     num_threads: int | None = None
     quantization: Literal[None, "int8"] = None
     load_format: Literal["auto", "dummy"] = "auto"
@@ -70,6 +72,10 @@ class EngineConfig:
         if self.kv_cache_dtype not in ("auto", "int8", "fp8"):
             raise ValueError(
                 f"EngineConfig.kv_cache_dtype is {self.kv_cache_dtype!r}; use auto, int8 or fp8."
+            )
+        if self.attention_backend not in (None, "torch", "triton"):
+            raise ValueError(
+                f"EngineConfig.attention_backend is {self.attention_backend!r}; use torch, triton or None."
             )
         for name in (
             "max_model_len",

@@ -69,6 +69,7 @@ class EngineCore:
             self._num_slots(decoder.config.kv_bytes_per_token(self.kv_dtype)),
             config.deterministic,
             self.kv_dtype,
+            config.attention_backend,
         )
         self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
         long_rows = config.long_prefill_token_threshold

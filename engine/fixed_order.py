@@ -74,6 +74,12 @@ class OrderedPlan:
     groups: list[OrderedGroup]
     places: Tensor
 
+    def attend(
+        self, queries: Tensor, pool: KVPool, layer: int, scale: float, softcap: float | None
+    ) -> Tensor:
+        assert softcap is None  # refused when the engine is built
+        return attend_in_order(queries, pool, layer, self, scale)
+
 
 def plan_in_order(
     spans: Sequence[Span], num_rows: int, device: torch.device, dtype: torch.dtype

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.attention import AttentionPlan, attend
+from engine.attention_backend import Plan
 from engine.errors import ModelLoadError
-from engine.fixed_order import OrderedPlan, attend_in_order
 from engine.kv_pool import KVPool, QuantisedKVPool
 from engine.linear import AnyLinear, Head, Quantization, make_linear
 from engine.model_config import LayerKind, ModelConfig, Rope
@@ -48,9 +47,9 @@ class Batch:
     token_ids: Tensor
     positions: Tensor
     slots: Tensor
-    attention: AttentionPlan | OrderedPlan
+    attention: Plan
     out_rows: Tensor
-    windowed: AttentionPlan | None = None
+    windowed: Plan | None = None
 
 
 class Decoder:
@@ -162,11 +161,7 @@ class Decoder:
             if layer.kind.windowed:
                 assert batch.windowed is not None
                 plan = batch.windowed
-            scale, cap = c.attention_scale, c.attention_softcap
-            if isinstance(plan, OrderedPlan):
-                attended = attend_in_order(queries, pool, index, plan, scale)
-            else:
-                attended = attend(queries, pool, index, plan, scale, cap)
+            attended = plan.attend(queries, pool, index, c.attention_scale, c.attention_softcap)
             attended = attended.view(rows, heads * dim)
             x, h = ops.add_norm(layer.output, attended, x, layer.output_norm, layer.mlp_norm)
             inner = ops.activate(layer.gate_up(h))

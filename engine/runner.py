@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention import AttentionPlan, Mask, Span, plan_attention
+from engine.attention_backend import PART_ROWS, BackendName, Part, make_attention
 from engine.choice import Floats, Ids
-from engine.errors import ModelLoadError
-from engine.fixed_order import MIN_ROWS, OrderedPlan, plan_in_order
+from engine.fixed_order import MIN_ROWS
 from engine.kernel_check import check_kernels
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
@@ -21,9 +20,6 @@ from engine.sampling import Draw, sample
 from engine.scheduler import Chunk
 from engine.staging import Staging, fetch
 from engine.text import TextTask
-
-_SPAN_ROWS = 256  # rows of one request that attend together; earlier ones need not see later keys
-_CAUSAL = np.tri(_SPAN_ROWS, dtype=np.bool_)
 
 # Log probabilities of edges, the next token of a text (see `sample`), or None: nothing was asked for yet.
 Result = Floats | int | None
@@ -57,21 +53,20 @@ class ModelRunner:
         num_slots: int,
         deterministic: bool = False,
         kv_dtype: torch.dtype | None = None,
+        attention_backend: BackendName | None = None,
     ) -> None:
         """deterministic: a request's numbers have the same bits in every step and batch. Raises ModelLoadError
-        where the device cannot keep that. kv_dtype: in which keys and values are kept, None for the model's."""
+        where the device cannot keep that. kv_dtype: in which keys and values are kept, None for the model's.
+        attention_backend: see `make_attention`."""
         self.decoder = decoder
         self._staging = Staging(decoder.device)
         self._min_rows = MIN_ROWS if deterministic else 0
+        self._attention = make_attention(
+            attention_backend, decoder.config, decoder.device, decoder.dtype, deterministic
+        )
         if deterministic:
-            model = decoder.config
-            if model.sliding_window is not None or model.attention_softcap is not None:
-                raise ModelLoadError(
-                    f"deterministic is not supported for sliding windows and soft caps ({model.architecture}); "
-                    "use another model or set deterministic to False."
-                )
             with torch.inference_mode():
-                check_kernels(decoder)
+                check_kernels(decoder, self._attention)
         self.pool = decoder.new_pool(num_slots, kv_dtype)
 
     def run(self, chunks: Sequence[Chunk]) -> list[Result]:
@@ -138,9 +133,7 @@ class ModelRunner:
         tokens: list[Ids] = []
         positions: list[Ids] = []
         slots: list[Ids] = []
-        spans: list[Span] = []
-        cut: list[Span] = []
-        window = self.decoder.config.sliding_window
+        parts: list[Part] = []
         for chunk, first in zip(chunks, starts, strict=False):
             request, start, end = chunk.request, chunk.start, chunk.end
             length = len(request.tokens)
@@ -153,28 +146,16 @@ class ModelRunner:
                 tokens.append(request.tree.tokens[nodes])
                 positions.append(request.tree.depths[nodes] + (length - 1))
             slots.append(request.slots[start:end])
-            for low in range(start, end, _SPAN_ROWS):
-                high = min(low + _SPAN_ROWS, end)
-                mask = _mask(request, low, high)
-                spans.append(Span(int(first) + low - start, request.slots[:high], mask))
-                if window is not None:
-                    cut.append(_cut(spans[-1], _positions(request, high), window))
-        device, dtype = self.decoder.device, self.decoder.dtype
+            for low in range(start, end, PART_ROWS):
+                high = min(low + PART_ROWS, end)
+                at = int(first) + low - start
+                parts.append(Part(at, low, request.slots[:high], length, request.tree))
 
         def tensor(arrays: list[Ids]) -> Tensor:
             return self._staging.put(self._filled(np.concatenate(arrays)))
 
         num_rows = max(int(starts[-1]), self._min_rows)
-
-        attention: AttentionPlan | OrderedPlan
-        windowed = None
-        if self._min_rows:
-            attention = plan_in_order(spans, num_rows, device, dtype)
-        else:
-            attention = plan_attention(spans, device, dtype)
-            if window is not None:
-                longer = any(span is not whole for span, whole in zip(cut, spans, strict=True))
-                windowed = plan_attention(cut, device, dtype) if longer else attention
+        attention, windowed = self._attention.plan(parts, num_rows)
         batch = Batch(
             token_ids=tensor(tokens),
             positions=tensor(positions),
@@ -239,42 +220,6 @@ def scored_nodes(chunk: Chunk) -> tuple[int, int]:
     if request.tree is None:
         return request.walk_node, request.walk_node + last - first
     return first - len(request.tokens) + 1, last - len(request.tokens) + 1
-
-
-def _mask(request: Request, start: int, end: int) -> Mask:
-    """[rows, keys]: a token sees what is before it and itself; an inner node its prompt and its ancestors."""
-    length = len(request.tokens)
-    mask = np.ones((end - start, end), dtype=np.bool_)
-    mask[:, start:] = _CAUSAL[: end - start, : end - start]
-    if end > length:
-        assert request.tree is not None
-        first = max(start, length)
-        above = request.tree.ancestors()
-        mask[first - start :, length:] = above[
-            first - length + 1 : end - length + 1, 1 : end - length + 1
-        ]
-    return mask
-
-
-def _positions(request: Request, end: int) -> Ids:
-    """Where rows 0..end-1 of a request are in its text: [end]. Inner nodes of one depth are beside each other."""
-    length = len(request.tokens)
-    if end <= length:
-        return np.arange(end)
-    assert request.tree is not None
-    return np.concatenate(
-        [np.arange(length), request.tree.depths[1 : end - length + 1] + (length - 1)]
-    )
-
-
-def _cut(span: Span, positions: Ids, window: int) -> Span:
-    """The span for layers that see `window` tokens, the row's own among them; itself if it is no longer."""
-    rows = positions[len(positions) - len(span.mask) :]
-    if rows.max() < window:
-        return span
-    mask = span.mask & (positions > rows[:, np.newaxis] - window)
-    first = int(mask.any(axis=0).argmax())
-    return Span(span.first, span.slots[first:], mask[:, first:])
 
 
 def _draw(request: Request) -> Draw:
