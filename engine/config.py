@@ -30,6 +30,7 @@ class EngineConfig:
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
     quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
     load_format: "dummy" takes random weights of the sizes in config.json, for measurements without the weights' files.
+    enforce_eager: on CUDA, launch every step anew instead of recording common ones as CUDA graphs.
     seed: decides the draws of requests that bring no seed of their own.
     """
 
@@ -50,6 +51,7 @@ class EngineConfig:
     num_threads: int | None = None
     quantization: Literal[None, "int8"] = None
     load_format: Literal["auto", "dummy"] = "auto"
+    enforce_eager: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from engine import warm_up
 from engine.choice import ChoiceTree, Floats, draw, log_stop, normalise
 from engine.config import EngineConfig
 from engine.devices import pick_device, pick_dtype, set_threads
 from engine.errors import DeadlineExceeded, EngineError, OutOfMemory
 from engine.files import resolve_model
+from engine.graphs import row_sizes
 from engine.intake import Intake
 from engine.kv_cache import KVCache
 from engine.loader import load_decoder
+from engine.memory import first_line, load_failure, memory_of, slots_of, step_failure
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.request import ChoiceTask, Request, Status
 from engine.runner import ModelRunner, scored_nodes, scored_rows
@@ -37,6 +40,13 @@ _QUANTISED = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}  # by kv_cache_dty
 _CPU_CACHE_BYTES = 2 << 30
 # Passes of more rows are hardly cheaper per row, and a short request that comes meanwhile waits for one.
 _LONG_ON_CPU = 128
+_GRAPH_ROWS = (
+    256  # of the largest recorded step: in larger ones launching takes a small part of the time
+)
+_USUAL = 256  # tokens before the rows of the steps that are recorded at start
+# Tokens before those of the largest step. The scheduler gives rows further on less and less of a step.
+_FAR = 4096
+_NODES = 2 + 64  # rows of a pretended request behind its prompt
 _RATE_WINDOW_S = 10.0
 _NOT_A_NUMBER = (
     "The model's outputs are not numbers; try dtype float32, else fetch the model again."
@@ -54,24 +64,32 @@ class EngineCore:
         self.dtype = pick_dtype(config.dtype, self.device)
         self.kv_dtype = _QUANTISED.get(config.kv_cache_dtype, self.dtype)
         files = resolve_model(config.model)
-        decoder = load_decoder(
-            files,
-            self.device,
-            self.dtype,
-            config.max_model_len,
-            config.quantization,
-            config.load_format == "dummy",
-        )
+        try:
+            decoder = load_decoder(
+                files,
+                self.device,
+                self.dtype,
+                config.max_model_len,
+                config.quantization,
+                config.load_format == "dummy",
+            )
+        except torch.OutOfMemoryError as error:
+            raise load_failure(error) from None
         self.tokenizer: Tokenizer = tokenizer_of(files)
         self.max_model_len = decoder.max_len
         self.runner = ModelRunner(
             decoder,
-            self._num_slots(decoder.config.kv_bytes_per_token(self.kv_dtype)),
+            config.max_num_batched_tokens,
             config.deterministic,
             self.kv_dtype,
             config.attention_backend,
         )
-        self.cache = KVCache(self.runner.pool.num_slots, config.enable_prefix_caching)
+        try:
+            self._size_cache()
+            self._record()
+        except torch.OutOfMemoryError as error:
+            raise step_failure(error) from None
+        self.cache = KVCache(self.runner.num_slots, config.enable_prefix_caching)
         long_rows = config.long_prefill_token_threshold
         if long_rows is None and self.device.type == "cpu":
             long_rows = _LONG_ON_CPU
@@ -98,21 +116,51 @@ class EngineCore:
         self._prompt_tokens = self._cached_tokens = self._computed_tokens = 0
         self._scored_rows = self._generated_tokens = 0
 
-    def _num_slots(self, bytes_per_token: int) -> int:
-        config = self.config
+    def _size_cache(self) -> None:
+        """Give the runner's cache its size: what the configuration says, or what the device has left."""
+        config, decoder = self.config, self.runner.decoder
+        per_token = decoder.config.kv_bytes_per_token(self.kv_dtype)
         memory = config.kv_cache_memory
-        if memory is None and self.device.type == "cuda":
-            free, total = torch.cuda.mem_get_info(self.device)
-            memory = int(free - (1.0 - config.gpu_memory_utilization) * total)
-        slots = (_CPU_CACHE_BYTES if memory is None else memory) // bytes_per_token
+        if memory is None and self.device.type == "cpu":
+            memory = _CPU_CACHE_BYTES
+        if memory is None:
+            largest = config.max_num_batched_tokens
+            held = per_token * self.runner.num_slots
+            share = self._graph_rows() / largest
+            found = memory_of(self.device, lambda: self._try_largest(largest), held, share)
+            memory = found.for_cache(config.gpu_memory_utilization)
         # More than every running request at its longest, twice over, is never of use.
-        slots = min(slots, 2 * config.max_num_seqs * self.max_model_len)
-        if slots < 1:
-            raise OutOfMemory(
-                f"One token of this model needs {bytes_per_token} bytes of key-value cache and only "
-                f"{memory} are given; raise kv_cache_memory."
-            )
-        return slots
+        most = 2 * config.max_num_seqs * self.max_model_len
+        if largest := self._graph_rows():
+            self.runner.record_steps(largest)
+            memory -= per_token  # the spare slot
+        self.runner.resize(slots_of(memory, per_token, most))
+
+    def _try_largest(self, rows: int) -> None:
+        """The largest steps that can come: every row with the whole vocabulary, then a text for every request."""
+        context = max(0, min(self.max_model_len - _NODES, _FAR))
+        slots, seqs = self.runner.num_slots, self.config.max_num_seqs
+        vocabulary = self.runner.decoder.config.vocab_size
+        self.runner.run(warm_up.choices(rows, seqs, context, slots, vocabulary))
+        self.runner.run(warm_up.texts(min(seqs, rows), context, slots, self.tokenizer))
+
+    def _graph_rows(self) -> int:
+        """Rows of the largest step that is recorded; 0 if none is."""
+        config = self.config
+        if config.enforce_eager or config.deterministic or self.device.type != "cuda":
+            return 0
+        return min(_GRAPH_ROWS, config.max_num_batched_tokens)
+
+    def _record(self) -> None:
+        """Record a step of next tokens for each number of rows, so that no request waits for that."""
+        largest = self._graph_rows()
+        if not largest:
+            return
+        context = min(_USUAL, self.max_model_len - 1)
+        for rows in row_sizes(min(largest, self.config.max_num_seqs)):
+            chunks = warm_up.texts(rows, context, self.runner.num_slots, self.tokenizer)
+            for _ in range(2):  # a step that comes again is recorded
+                self.runner.run(chunks)
 
     def add(self, request: Request) -> None:
         """Queue a request. Raises QueueFull, or OutOfMemory when pinned prompts leave too little for it."""
@@ -123,6 +171,11 @@ class EngineCore:
         return self.scheduler.is_full(client, incoming)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether the host has time while a step is computed."""
+        return self.device.type == "cuda"
+
+    @property
     def busy(self) -> bool:
         return bool(self.scheduler.num_waiting or self.scheduler.running)
 
@@ -130,8 +183,12 @@ class EngineCore:
         """Give up what the request of this name pinned. False if nothing of that name is pinned."""
         return self.scheduler.unpin(pin)
 
-    def step(self) -> list[tuple[Request, Event]]:
-        """One pass through the weights. Returns what it brought, in order."""
+    def step(self, meanwhile: Callable[[], None] | None = None) -> list[tuple[Request, Event]]:
+        """One pass through the weights. Returns what it brought, in order.
+
+        meanwhile: what the host has to do besides, called when a GPU has got its work (see `overlaps`).
+        It may not touch the engine.
+        """
         events = self._expire()
         chunks = self.scheduler.schedule()
         if not chunks:
@@ -141,14 +198,17 @@ class EngineCore:
             if chunk.request.started_at is None:
                 chunk.request.started_at = now
         try:
-            results = self.runner.run(chunks)
+            finish = self.runner.launch(chunks)
+            if self.metrics is not None:
+                self.metrics.observe_step(chunks)
+            if meanwhile is not None:
+                meanwhile()
+            results = finish()
         except (RuntimeError, MemoryError) as error:  # torch says RuntimeError when memory runs out
             return events + self._fail_all(error)
         now = time.monotonic()
         rows = sum(chunk.end - chunk.start for chunk in chunks)
         self.steps += 1
-        if self.metrics is not None:
-            self.metrics.observe_step(chunks)
         self._rates.append((now, rows))
         while self._rates[0][0] < now - _RATE_WINDOW_S:
             self._rates.popleft()
@@ -196,12 +256,11 @@ class EngineCore:
         return events
 
     def _fail_all(self, error: Exception) -> list[tuple[Request, Event]]:
-        detail = str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
-        failure: EngineError = EngineError(f"The step failed ({detail}); send the request again.")
+        failure: EngineError = EngineError(
+            f"The step failed ({first_line(error)}); send the request again."
+        )
         if isinstance(error, MemoryError | torch.OutOfMemoryError):
-            failure = OutOfMemory(
-                f"Memory ran out in a step ({detail}); lower max_num_batched_tokens or the cache's memory."
-            )
+            failure = step_failure(error)
         dropped = self.scheduler.drop_all()
         self._failed += len(dropped)
         return [(request, failure) for request in dropped]

@@ -12,14 +12,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-_EVERY = 8  # between the sizes up to 256, twice that beyond; as in vLLM
-_DOUBLE = 256
+_REMEMBERED = 4096  # keys that came once
 
 
 def row_sizes(largest: int) -> tuple[int, ...]:
-    """The numbers of rows that steps are padded to: 1, 2, 4, 8, 16, 24, ... up to `largest` (vLLM's capture sizes)."""
-    sizes = [1, 2, 4, *range(_EVERY, _DOUBLE + 1, _EVERY)]
-    sizes += range(_DOUBLE + 2 * _EVERY, largest + 1, 2 * _EVERY)
+    """The numbers of rows that steps are padded to, up to `largest`: 1, 2, 4, 8, and from 16 on two for each doubling.
+    Every size is recorded on its own, so there are few."""
+    sizes = [1, 2, 4, 8]
+    step = 16
+    while step <= largest:
+        sizes += [step, step * 3 // 2]
+        step *= 2
     return tuple(size for size in sizes if size <= largest)
 
 
@@ -44,11 +47,13 @@ class Graphs:
 
     def __init__(self, call: Callable[[Any], Tensor], record: Record, most: int) -> None:
         """call: from a dataclass of tensors (nested dataclasses, lists and plain values may be in it) to a tensor.
-        most: graphs kept; the call is made without one when there are so many and none fits."""
+        most: graphs kept. The call is made without one when a key comes for the first time, since a recording costs as
+        much as many calls, and when there are so many and none fits."""
         self._call = call
         self._record = record
         self._most = most
         self._known: dict[Hashable, tuple[list[Tensor], Recorded]] = {}
+        self._seen: set[Hashable] = set()
         self.replays = 0
 
     def __len__(self) -> int:
@@ -60,7 +65,10 @@ class Graphs:
         found = self._known.get(key)
         given = list(_tensors_of(argument))
         if found is None:
-            if len(self._known) >= self._most:
+            if key not in self._seen or len(self._known) >= self._most:
+                if len(self._seen) > _REMEMBERED:
+                    self._seen.clear()
+                self._seen.add(key)
                 return self._call(argument)
             kept = [tensor.clone() for tensor in given]
             places = iter(kept)
@@ -74,16 +82,14 @@ class Graphs:
 
 
 class CudaGraph:
-    """A call recorded as a CUDA graph. All graphs of a `pool` share their memory, so that it is that of the largest."""
+    """A call recorded as a CUDA graph. It was made before: what is set up at first use must not be recorded.
+
+    All graphs of a `pool` share their memory, so that it is that of the largest.
+    """
 
     def __init__(self, call: Callable[[], Tensor], pool: Any) -> None:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # what is set up at first use must not be recorded
-            call()
-        torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self.result = call()
 
     def replay(self) -> None:

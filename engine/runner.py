@@ -5,6 +5,7 @@ It knows requests only as rows with slots; what to compute was decided by the sc
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from engine.attention_backend import PART_ROWS, BackendName, Part, make_attention
 from engine.choice import Floats, Ids
 from engine.fixed_order import MIN_ROWS
+from engine.graphs import CudaGraph, Graphs, Record, padded_size, row_sizes
 from engine.kernel_check import check_kernels
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
@@ -20,6 +22,8 @@ from engine.sampling import Draw, sample
 from engine.scheduler import Chunk
 from engine.staging import Staging, fetch
 from engine.text import TextTask
+
+_MOST = 128  # graphs kept
 
 # Log probabilities of edges, the next token of a text (see `sample`), or None: nothing was asked for yet.
 Result = Floats | int | None
@@ -67,7 +71,27 @@ class ModelRunner:
         if deterministic:
             with torch.inference_mode():
                 check_kernels(decoder, self._attention)
-        self.pool = decoder.new_pool(num_slots, kv_dtype)
+        self._kv_dtype = kv_dtype
+        self._graphs: Graphs | None = None
+        self._sizes: tuple[int, ...] = ()
+        self.resize(num_slots)
+
+    def resize(self, num_slots: int) -> None:
+        """Another cache, of so many tokens; what was in the last one is lost."""
+        self.num_slots = num_slots
+        self.__dict__.pop("pool", None)  # before there is another
+        # One more for the rows that fill a step up: nobody else reads what they write.
+        spare = 1 if self._sizes else 0
+        self.pool = self.decoder.new_pool(num_slots + spare, self._kv_dtype)
+
+    def record_steps(self, largest: int, record: Record | None = None) -> None:
+        """From the next `resize` on fill steps of up to `largest` rows up to a few sizes, record the model's pass for
+        each, and replay it. record: how; None for CUDA graphs."""
+        if record is None:
+            memory = torch.cuda.graph_pool_handle()
+            record = partial(CudaGraph, pool=memory)
+        self._sizes = row_sizes(largest)
+        self._graphs = Graphs(lambda batch: self.decoder.forward(batch, self.pool), record, _MOST)
 
     def run(self, chunks: Sequence[Chunk]) -> list[Result]:
         """Compute the rows. For each chunk: log probabilities of the edges of the inner nodes it covers, or the
@@ -82,7 +106,12 @@ class ModelRunner:
         starts = np.cumsum([0] + [chunk.end - chunk.start for chunk in chunks])
         offsets = [first - chunk.start for first, chunk in zip(starts, chunks, strict=False)]
         out_rows = np.concatenate([r + at for r, at in zip(outputs, offsets, strict=True)])
-        hidden = self.decoder.forward(self._batch(chunks, starts, out_rows), self.pool)
+        size = padded_size(int(starts[-1]), self._sizes)
+        batch = self._batch(chunks, starts, out_rows, size)
+        if self._graphs is None or size is None:
+            hidden = self.decoder.forward(batch, self.pool)
+        else:
+            hidden = self._graphs(batch)[: len(out_rows)]
         texts: list[int] = []
         text_rows: list[int] = []
         whole, walks = _Edges(), _Edges()
@@ -129,7 +158,10 @@ class ModelRunner:
 
         return finish
 
-    def _batch(self, chunks: Sequence[Chunk], starts: Ids, out_rows: Ids) -> Batch:
+    def _batch(
+        self, chunks: Sequence[Chunk], starts: Ids, out_rows: Ids, size: int | None
+    ) -> Batch:
+        """size: rows that the step is filled up to with rows of token 0 at position 0, in the spare slot."""
         tokens: list[Ids] = []
         positions: list[Ids] = []
         slots: list[Ids] = []
@@ -150,11 +182,20 @@ class ModelRunner:
                 high = min(low + PART_ROWS, end)
                 at = int(first) + low - start
                 parts.append(Part(at, low, request.slots[:high], length, request.tree))
+        num_rows = max(int(starts[-1]), self._min_rows)
+        if size is not None:
+            filling = np.zeros(size - int(starts[-1]), dtype=np.int64)
+            out_rows = np.concatenate([out_rows, np.zeros(size - len(out_rows), dtype=np.int64)])
+            num_rows = size
+            if len(filling):
+                tokens.append(filling)
+                positions.append(filling)
+                slots.append(filling + self.num_slots)
+                parts.append(Part(int(starts[-1]), 0, slots[-1], len(filling)))
 
         def tensor(arrays: list[Ids]) -> Tensor:
             return self._staging.put(self._filled(np.concatenate(arrays)))
 
-        num_rows = max(int(starts[-1]), self._min_rows)
         attention, windowed = self._attention.plan(parts, num_rows)
         batch = Batch(
             token_ids=tensor(tokens),

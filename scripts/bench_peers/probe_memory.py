@@ -105,7 +105,7 @@ def core_bytes(engines: Engines) -> int:
 
 
 def _watched_step(core: EngineCore, limit: int, held: dict[str, list[int]]) -> Any:
-    runner_run = core.runner.run
+    runner_run = core.runner.launch
 
     def watched(chunks: Any) -> Any:
         running = core.scheduler.running
@@ -116,11 +116,11 @@ def _watched_step(core: EngineCore, limit: int, held: dict[str, list[int]]) -> A
         held["reserved"].append(limit * len(rows))
         return runner_run(chunks)
 
-    core.runner.run = watched  # type: ignore[method-assign]
+    core.runner.launch = watched  # type: ignore[method-assign]
     try:
         return core.step()
     finally:
-        core.runner.run = runner_run  # type: ignore[method-assign]
+        core.runner.launch = runner_run  # type: ignore[method-assign]
 
 
 def pressure(engines: Engines, quick: bool) -> dict[str, Any]:

@@ -85,8 +85,8 @@ def checked_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     step = EngineCore.step
 
-    def checked(self: EngineCore) -> Any:
-        events = step(self)
+    def checked(self: EngineCore, *args: Any) -> Any:
+        events = step(self, *args)
         self.cache.check()
         return events
 

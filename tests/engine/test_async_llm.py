@@ -213,7 +213,7 @@ async def test_a_failed_step_fails_its_requests_and_the_engine_goes_on(
         raise RuntimeError("no memory for this")
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "run", broken)
+        patch.setattr(runner, "launch", broken)
         results = await asyncio.gather(
             *(llm.choose(f"{SYSTEM} {i}", [" a", " b"]) for i in range(3)), return_exceptions=True
         )

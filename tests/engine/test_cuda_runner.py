@@ -1,14 +1,26 @@
 """What the runner does for a GPU, as far as a machine without one can show it: staging, padding, recorded calls."""
 
+import asyncio
+import json
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from engine import LLM, AsyncLLM, ChoiceParams, OutOfMemory, SamplingParams
+from engine.core import EngineCore
 from engine.graphs import Graphs, padded_size, row_sizes
+from engine.kv_pool import KVPool
+from engine.memory import DeviceMemory, load_failure, slots_of
+from engine.model import Batch
+from engine.scheduler import Chunk
 from engine.staging import Staging
+from tests.engine.conftest import MOVES, SYSTEM, config
 
 CPU = torch.device("cpu")
 
@@ -38,11 +50,9 @@ def test_staged_arrays_arrive_with_type_and_shape_and_stay_for_two_steps() -> No
 
 def test_rows_are_padded_to_the_next_size() -> None:
     sizes = row_sizes(512)
-    assert sizes[:6] == (1, 2, 4, 8, 16, 24) and sizes[-2:] == (496, 512) and 256 in sizes
-    assert [padded_size(n, sizes) for n in (1, 3, 9, 256, 257, 512, 513)] == [
-        *(1, 4, 16, 256, 272, 512),
-        None,
-    ]
+    assert sizes == (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+    found = [padded_size(rows, sizes) for rows in (1, 3, 9, 256, 257, 512, 513)]
+    assert found == [1, 4, 16, 256, 384, 512, None]
     assert row_sizes(20) == (1, 2, 4, 8, 16) and row_sizes(0) == ()
 
 
@@ -91,19 +101,160 @@ def test_a_recorded_call_sees_the_contents_of_every_new_argument() -> None:
         for rows in (4, 8):
             value = make(seed, rows)
             assert torch.equal(graphs(value), total(value))
-    assert len(graphs) == 2 and graphs.replays == 8
+    assert len(graphs) == 2 and graphs.replays == 6  # recorded when they came again
     # Another constant would be another graph, of which there are enough.
-    other = make(9, scale=3.0)
-    assert torch.equal(graphs(other), total(other))
-    assert len(graphs) == 2 and graphs.replays == 8
+    for _ in range(3):
+        other = make(9, scale=3.0)
+        assert torch.equal(graphs(other), total(other))
+    assert len(graphs) == 2 and graphs.replays == 6
 
 
 def test_an_argument_that_differs_in_a_constant_is_not_served_by_another_ones_graph() -> None:
     graphs = Graphs(lambda v: v.x * v.parts[0].scale, Again, most=8)
     x = torch.ones(2)
-    for scale in (1.0, 2.0):
+    for scale in (1.0, 2.0) * 3:
         value = Outer(x, [Inner(x, scale)], (2,))
         assert graphs(value).tolist() == pytest.approx([scale, scale])
     strided = Outer(torch.ones(4)[::2], [Inner(x, 2.0)], (2,))
-    graphs(strided)
+    for _ in range(2):
+        assert graphs(strided).tolist() == pytest.approx([2.0, 2.0])
     assert len(graphs) == 3
+
+
+def answers(llm: LLM) -> list[tuple[float, ...]]:
+    """Of requests of both kinds and texts, several steps each."""
+    texts = [" " + move for move in MOVES[:150:5]]
+    found: list[tuple[float, ...]] = []
+    for turn in range(3):
+        prompts = [SYSTEM + " e2e4" * n + " d7d5" * turn for n in range(1, 4)]
+        for output in llm.choose(prompts, [texts] * 3):
+            assert output.logprobs is not None
+            found.append(output.logprobs)
+        masked = ChoiceParams(scoring="masked", seed=turn)
+        found += [(o.index, o.logprob) for o in llm.choose(prompts, [texts] * 3, masked)]
+    params = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+    for prompts in ([SYSTEM] * 3, [SYSTEM + " a2a3", SYSTEM]) * 2:
+        found += [tuple(map(float, output.token_ids)) for output in llm.generate(prompts, params)]
+    return found
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_rows_that_fill_a_step_up_and_replays_change_no_answer(
+    windowed: bool, checkpoint: str, tmp_path: Path
+) -> None:
+    model = checkpoint
+    if windowed:
+        changes = {"architectures": ["MistralForCausalLM"], "sliding_window": 24}
+        model = str(shutil.copytree(checkpoint, tmp_path / "windowed"))
+        path = Path(model) / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    plain, padded = LLM(config(model)), LLM(config(model))
+    runner = padded._core.runner
+    runner.record_steps(48, Again)
+    runner.resize(runner.num_slots)
+    runner.pool._data.fill_(float("nan"))  # as memory that nobody wrote
+    sizes: list[int] = []
+    forward = runner.decoder.forward
+
+    def watched(batch: Batch, pool: KVPool) -> Tensor:
+        sizes.append(len(batch.token_ids))
+        return forward(batch, pool)
+
+    runner.decoder.forward = watched  # type: ignore[method-assign]
+    for ours, expected in zip(answers(padded), answers(plain), strict=True):
+        assert ours == pytest.approx(expected, abs=2e-5)
+    assert {size for size in sizes if size <= 48} <= set(row_sizes(48))
+    assert any(size > 48 for size in sizes)  # a cold prompt goes its own way
+    assert runner._graphs is not None and runner._graphs.replays > 10
+
+
+def test_the_largest_step_runs_and_leaves_nothing_behind(checkpoint: str) -> None:
+    settings = config(checkpoint, max_num_batched_tokens=200, max_num_seqs=3, max_model_len=100)
+    llm, fresh = LLM(settings), LLM(settings)
+    core = llm._core
+    counts: list[tuple[int, int]] = []
+    launch = core.runner.launch
+
+    def watched(chunks: Sequence[Chunk]) -> object:
+        counts.append((sum(chunk.end - chunk.start for chunk in chunks), len(chunks)))
+        return launch(chunks)
+
+    core.runner.launch = watched  # type: ignore[method-assign,assignment]
+    core._try_largest(200)
+    assert counts == [(200, 3), (3, 3)]
+    core.runner.launch = launch  # type: ignore[method-assign]
+    assert core.stats().steps == 0 and core.cache.num_free == core.cache.num_slots
+    prompt, texts = SYSTEM[:40], [" e2e4", " d2d4"]
+    expected = fresh.choose([prompt], [texts])[0].logprobs
+    assert llm.choose([prompt], [texts])[0].logprobs == expected
+
+
+def test_the_cache_gets_what_utilization_leaves() -> None:
+    gib = 1 << 30
+    memory = DeviceMemory(total=80 * gib, used=20 * gib, activations=3 * gib, graphs=gib)
+    assert memory.for_cache(0.9) == 48 * gib
+    assert slots_of(48 * gib, 131_072, 10**9) == 48 * 8192
+    assert slots_of(48 * gib, 131_072, 1000) == 1000
+    with pytest.raises(OutOfMemory, match="kv_cache_memory"):
+        slots_of(131_071, 131_072, 10)
+
+
+def test_running_out_of_memory_says_what_to_lower(checkpoint: str) -> None:
+    gib = 1 << 30
+    full = DeviceMemory(total=16 * gib, used=15 * gib, activations=gib)
+    with pytest.raises(OutOfMemory) as caught:
+        full.for_cache(0.9)
+    said = str(caught.value)
+    for word in ("15.00 GiB", "16.00 GiB", "1.00 GiB", "0.9", "max_num_batched_tokens"):
+        assert word in said
+    assert said.endswith(".") and "\n" not in said
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 MiB.\nMore.")
+    assert "20 MiB" in str(load_failure(error)) and "quantization" in str(load_failure(error))
+
+    llm = LLM(config(checkpoint))
+    forward = llm._core.runner.decoder.forward
+
+    def fails(batch: Batch, pool: KVPool) -> Tensor:
+        raise error
+
+    llm._core.runner.decoder.forward = fails  # type: ignore[method-assign]
+    with pytest.raises(OutOfMemory, match="lower gpu_memory_utilization") as caught:
+        llm.choose([SYSTEM], [[" e2e4", " d2d4"]])
+    assert "\n" not in str(caught.value)
+    llm._core.runner.decoder.forward = forward  # type: ignore[method-assign]
+    assert llm.choose([SYSTEM], [[" e2e4", " d2d4"]])  # and the engine goes on
+
+
+async def test_what_a_step_brought_is_handed_out_while_the_next_one_runs(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EngineCore, "overlaps", True)
+    llm, plain = AsyncLLM(config(checkpoint)), LLM(config(checkpoint))
+    params = SamplingParams(max_tokens=9, temperature=0, ignore_eos=True)
+    prompts = [SYSTEM + " a2a3" * n for n in range(4)]
+
+    async def write(prompt: str) -> tuple[str, str]:
+        stream = llm.generate(prompt, params)
+        deltas = [delta async for delta in stream]
+        assert stream.output is not None
+        return "".join(deltas), stream.output.text
+
+    found = await asyncio.gather(*map(write, prompts))
+    expected = [output.text for output in plain.generate(prompts, params)]
+    assert found == [(text, text) for text in expected]
+    texts = [" e2e4", " d2d4"]
+    chosen = await asyncio.gather(*(llm.choose(prompt, texts) for prompt in prompts))
+    assert [len(output.logprobs or ()) for output in chosen] == [2] * 4
+
+    core = llm._core
+    launch = core.runner.launch
+
+    def fails(chunks: Sequence[Chunk]) -> object:
+        raise MemoryError
+
+    core.runner.launch = fails  # type: ignore[method-assign,assignment]
+    with pytest.raises(OutOfMemory):
+        await llm.choose(prompts[0], texts)
+    core.runner.launch = launch  # type: ignore[method-assign]
+    assert (await llm.choose(prompts[0], texts)).text in texts
+    await llm.close()
