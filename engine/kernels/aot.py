@@ -15,7 +15,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-KERNEL_MODULES: tuple[str, ...] = ()  # of this package, each with `compiled_variants()`
+# Of this package, each with `compiled_variants()`.
+KERNEL_MODULES: tuple[str, ...] = (
+    "activate",
+    "norm",
+    "quantize",
+    "rope",
+)
 # Shared memory of one block at most, by compute capability (CUDA C++ Programming Guide, technical specifications).
 SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10}
 
