@@ -143,7 +143,7 @@ class EngineSettings(_Model):
     kv_cache_memory: int | None = Field(default=None, ge=1)  # bytes
     kv_cache_dtype: Literal["auto", "int8", "fp8"] | None = None
     deterministic: bool | None = None
-    quantization: Literal["int8"] | None = None
+    quantization: Literal["int8", "int8_weight_only", "int4_weight_only"] | None = None
 
     def given(self) -> dict[str, Any]:
         """The settings to pass to `engine.EngineConfig` by name."""

@@ -105,11 +105,11 @@ class Step:
 
 
 def weight_bytes(model: ModelConfig, weights: WeightFormat = "bfloat16") -> float:
-    """Memory of all weights. The embedding is kept in 16 bits in any format; a quantised head beside it if tied."""
+    """Memory of all weights. int8 keeps a head beside a tied embedding, which is in 16 bits."""
     embedding = model.vocab_size * model.hidden_size
     wide = max(_BYTES[weights], 2.0)
-    head = embedding * _BYTES[weights]
-    if model.tie_word_embeddings and weights in ("float32", "bfloat16", "float16"):
+    head = embedding * _head_bytes(weights)
+    if model.tie_word_embeddings and weights != "int8":
         head = 0.0
     return model.num_layers * _layer_weights(model) * _BYTES[weights] + embedding * wide + head
 
@@ -156,11 +156,18 @@ def predict(
     embedding = model.vocab_size * hidden
     normalised, edges = load.streams * load.normalised, load.streams * load.edges
     head_bytes = (
-        embedding * _BYTES[weights] if normalised else edges * hidden * max(_BYTES[weights], 2.0)
+        embedding * _head_bytes(weights)
+        if normalised
+        else edges * hidden * max(_BYTES[weights], 2.0)
     )
     head_bytes += rows * hidden * activation
     head_rows = 2.0 * normalised * embedding + 2.0 * edges * hidden
     return Step((layers, attention, part("vocabulary", head_bytes, head_rows, rate)))
+
+
+def _head_bytes(weights: WeightFormat) -> float:
+    """Of a weight of the vocabulary, which weight-only formats leave in 16 bits."""
+    return 1.0 if weights == "int8" else max(_BYTES[weights], 2.0)
 
 
 def _layer_weights(model: ModelConfig) -> float:

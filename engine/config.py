@@ -28,7 +28,8 @@ class EngineConfig:
         after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
     attention_backend: "torch" or "triton"; None takes triton on CUDA and torch elsewhere.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
-    quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come.
+    quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come; "int8_weight_only"
+        and "int4_weight_only" leave activations alone and need torchao (`arena[quantization]`), int4 a GPU, too.
     load_format: "dummy" takes random weights of the sizes in config.json, for measurements without the weights' files.
     enforce_eager: on CUDA, launch every step anew instead of recording common ones as CUDA graphs.
     seed: decides the draws of requests that bring no seed of their own.
@@ -49,7 +50,7 @@ class EngineConfig:
     deterministic: bool = False
     attention_backend: Literal[None, "torch", "triton"] = None
     num_threads: int | None = None
-    quantization: Literal[None, "int8"] = None
+    quantization: Literal[None, "int8", "int8_weight_only", "int4_weight_only"] = None
     load_format: Literal["auto", "dummy"] = "auto"
     enforce_eager: bool = False
     seed: int = 0
@@ -67,9 +68,10 @@ class EngineConfig:
             raise ValueError(
                 f"EngineConfig.load_format is {self.load_format!r}; use auto or dummy."
             )
-        if self.quantization not in (None, "int8"):
+        formats = (None, "int8", "int8_weight_only", "int4_weight_only")
+        if self.quantization not in formats:
             raise ValueError(
-                f"EngineConfig.quantization is {self.quantization!r}; use int8 or None."
+                f"EngineConfig.quantization is {self.quantization!r}; use {', '.join(formats[1:])} or None."
             )
         if self.kv_cache_dtype not in ("auto", "int8", "fp8"):
             raise ValueError(

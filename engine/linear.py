@@ -1,6 +1,6 @@
 """Weight matrices and what they are multiplied with: the only place that knows how a weight is stored.
 
-Three kinds, chosen by `make_linear`:
+Four kinds, chosen by `make_linear`:
 
 - `Linear`: the weight as it is, in the model's dtype.
 - `PackedLinear`: on CPU, in the order in which oneDNN multiplies; the same numbers, and a fixed cost
@@ -8,18 +8,24 @@ Three kinds, chosen by `make_linear`:
 - `Int8Linear`: symmetric int8 with one scale for each output, times activations that are rounded to int8
   with one scale for each row when they come (the W8A8 scheme of vLLM and TensorRT-LLM). The products
   are summed in int32, so a row's result does not depend on the rows beside it.
+- `WeightOnlyLinear`: an int8 or int4 weight that is multiplied in the model's dtype, by torchao's kernels.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, addmm
 from torch.nn.functional import linear
 
-Quantization = Literal[None, "int8"]
+from engine.errors import ModelLoadError
 
-_BLOCK = 4096  # rows of a vocabulary whose logits exist at a time
+WeightOnly = Literal["int8_weight_only", "int4_weight_only"]
+Quantization = Literal[None, "int8"] | WeightOnly
+
+# Rows of a vocabulary whose logits exist at a time; a GPU wants large products.
+_BLOCK, _CUDA_BLOCK = 4096, 32768
+_GROUP = 128  # int4 weights that have a scale in common
 _LAYOUT_ROWS = 8  # oneDNN lays a weight out for a number of rows, and takes it for every other
 _LEVELS = 127.0  # int8 steps on each side of zero
 # torch._int_mm on CUDA takes more than 16 rows, and sizes that are multiples of 8.
@@ -129,7 +135,45 @@ class Int8Linear:
         return (summed * self._scales).to(dtype)
 
 
-AnyLinear = Linear | PackedLinear | Int8Linear
+class WeightOnlyLinear:
+    """A weight in int8, with a scale for each output, or in int4, with one for each 128 weights of an output. Products
+    are in the model's dtype."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, kind: WeightOnly) -> None:
+        """Raises ModelLoadError without torchao, or where int4 is not possible."""
+        width = weight.shape[1]
+        fits = weight.is_cuda and weight.dtype == torch.bfloat16 and width % _GROUP == 0
+        if kind == "int4_weight_only" and not fits:
+            raise ModelLoadError(
+                f"quantization int4_weight_only needs a CUDA device, bfloat16 and multiples of {_GROUP} "
+                f"(here {weight.device.type}, {weight.dtype}, {width}); use int8_weight_only."
+            )
+        try:
+            from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
+        except ImportError:
+            raise ModelLoadError(
+                f"quantization {kind} needs the package torchao; install 'arena[quantization]' or use int8."
+            ) from None
+        if kind == "int8_weight_only":
+            config = Int8WeightOnlyConfig()
+        else:  # the format of torch's own int4 products
+            config = Int4WeightOnlyConfig(
+                group_size=_GROUP, int4_packing_format="tile_packed_to_4d"
+            )
+        module = torch.nn.Linear(width, len(weight), bias=False, device="meta")
+        module.weight = torch.nn.Parameter(weight, requires_grad=False)
+        quantize_(module, config)
+        self._weight: Tensor = module.weight
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self._weight, self._bias)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        return residual + self(x)
+
+
+AnyLinear = Linear | PackedLinear | Int8Linear | WeightOnlyLinear
 
 
 def make_linear(
@@ -138,6 +182,8 @@ def make_linear(
     """The fastest kind for the weight's device and dtype."""
     if quantization == "int8":
         return Int8Linear(weight, bias)
+    if quantization is not None:
+        return WeightOnlyLinear(weight, bias, quantization)
     if PackedLinear.is_possible(weight.device, weight.dtype):
         return PackedLinear(weight, bias)
     return Linear(weight, bias)
@@ -160,11 +206,15 @@ class Head:
     def __init__(
         self, weight: Tensor, quantization: Quantization = None, embedding: Tensor | None = None
     ) -> None:
-        """embedding: the weight as it is, where it is kept for another use in any case."""
+        """embedding: the weight as it is, where it is kept for another use in any case. Weight-only formats leave a
+        vocabulary as it is, where rounding costs most."""
         self.vocab_size = len(weight)
         self._embedding = embedding
+        self._size = _CUDA_BLOCK if weight.is_cuda else _BLOCK
+        if quantization in get_args(WeightOnly):
+            quantization = None
         self._blocks = [
-            make_linear(part, None, quantization) for part in torch.split(weight, _BLOCK)
+            make_linear(part, None, quantization) for part in torch.split(weight, self._size)
         ]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -183,9 +233,9 @@ class Head:
         for index, block in enumerate(self._blocks):
             if isinstance(block, Int8Linear):
                 assert operands is not None
-                yield index * _BLOCK, block.times(*operands)
+                yield index * self._size, block.times(*operands)
             else:
-                yield index * _BLOCK, block(x)
+                yield index * self._size, block(x)
 
 
 def _onednn_has_int8() -> bool:

@@ -35,7 +35,7 @@ def test_the_weights_of_known_models_have_their_known_sizes() -> None:
     for model, parameters in ((LLAMA_8B, 8.03e9), (qwen, 1.72e9), (SMOLLM2, 134.5e6)):
         assert weight_bytes(model) == pytest.approx(2 * parameters, rel=0.001)
     assert weight_bytes(LLAMA_8B, "int8") == pytest.approx(8.03e9 + 0.525e9, rel=0.001)
-    assert weight_bytes(LLAMA_8B, "int4_weight_only") < 0.6 * weight_bytes(LLAMA_8B, "int8")
+    assert weight_bytes(LLAMA_8B, "int4_weight_only") < 0.7 * weight_bytes(LLAMA_8B, "int8")
 
 
 def test_one_stream_takes_the_time_to_read_the_weights_and_many_the_time_to_multiply() -> None:
@@ -69,7 +69,9 @@ def test_quantised_weights_and_caches_move_fewer_bytes() -> None:
         weights: predict(LLAMA_8B, load, H200, weights)  # type: ignore[arg-type]
         for weights in ("bfloat16", "int8", "int8_weight_only", "int4_weight_only")
     }
-    assert steps["int8"].bytes == steps["int8_weight_only"].bytes
+    assert steps["int8"].parts[0].bytes == steps["int8_weight_only"].parts[0].bytes
+    # Weight-only formats leave the vocabulary as it is.
+    assert steps["int4_weight_only"].parts[2] == steps["bfloat16"].parts[2]
     assert 1.8 < steps["bfloat16"].seconds / steps["int8"].seconds < 2.0
     assert steps["int4_weight_only"].seconds < steps["int8"].seconds
     cache = predict(LLAMA_8B, load, H200, kv=torch.int8)

@@ -1,9 +1,12 @@
 """The kinds of weights against a plain product."""
 
+import sys
+
 import pytest
 import torch
 from torch import Tensor
 
+from engine.errors import ModelLoadError
 from engine.linear import Head, Int8Linear, Linear, PackedLinear, make_linear, quantise
 
 ROWS = (1, 8, 17, 300)
@@ -104,3 +107,31 @@ def test_the_blocks_of_a_head_are_its_whole(quantization: str | None) -> None:
     for first, logits in head.blocks(x):
         assert torch.equal(whole[:, first : first + logits.shape[1]], logits)
     torch.testing.assert_close(whole, x @ weight.t(), atol=0.5 if quantization else 1e-4, rtol=0.0)
+
+
+def test_weight_only_formats_need_torchao_and_int4_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao", None)
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    weight = made(48, 128, dtype=torch.bfloat16)
+    with pytest.raises(ModelLoadError, match=r"torchao; install 'arena\[quantization\]'"):
+        make_linear(weight, None, "int8_weight_only")
+    with pytest.raises(ModelLoadError, match=r"CUDA device.*use int8_weight_only"):
+        make_linear(weight, None, "int4_weight_only")
+    # A vocabulary stays as it is.
+    assert torch.equal(Head(weight, "int8_weight_only")(weight), Head(weight)(weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_int8_weight_leaves_activations_alone(dtype: torch.dtype) -> None:
+    pytest.importorskip("torchao")
+    weight, bias = made(48, 64, dtype=dtype), made(48, dtype=dtype, seed=1)
+    x, residual = made(5, 64, dtype=dtype, seed=2), made(5, 48, dtype=dtype, seed=3)
+    linear = make_linear(weight.clone(), bias, "int8_weight_only")
+    # Half a step of the weights' scale at most, for each of them.
+    steps = weight.double().abs().amax(dim=1) / 127
+    bound = 0.55 * steps * x.double().abs().sum(dim=1, keepdim=True)
+    exact = x.double() @ weight.double().t() + bias.double()
+    slack = 0.0 if dtype == torch.float32 else 0.02
+    assert ((linear(x).double() - exact).abs() <= bound + slack * exact.abs() + slack).all()
+    total = linear.add_to(residual, x)
+    torch.testing.assert_close(total, residual + linear(x))
