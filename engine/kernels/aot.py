@@ -18,6 +18,7 @@ from triton.compiler import ASTSource
 # Of this package, each with `compiled_variants()`.
 KERNEL_MODULES: tuple[str, ...] = (
     "activate",
+    "choice",
     "norm",
     "quantize",
     "rope",
