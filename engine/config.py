@@ -26,7 +26,8 @@ class EngineConfig:
     its equal share of the queue.
     deterministic: a request's probabilities have the same bits alone or in any batch, with or without cache, and
         after preemption; it costs some speed. ModelLoadError where the device cannot keep that.
-    attention_backend: "torch" or "triton"; None takes triton on CUDA and torch elsewhere.
+    attention_backend: "torch" or "triton", of attention and of all else that has a kernel; None takes triton on CUDA
+        and torch elsewhere.
     num_threads: torch threads on CPU; None takes all cores but one, which is left to the callers.
     quantization: "int8" keeps the weights in int8 and rounds activations to int8 when they come; "int8_weight_only"
         and "int4_weight_only" leave activations alone and need torchao (`arena[quantization]`), int4 a GPU, too.

@@ -15,7 +15,7 @@ import torch
 from engine import warm_up
 from engine.choice import ChoiceTree, Floats, draw, log_stop, normalise
 from engine.config import EngineConfig
-from engine.devices import pick_device, pick_dtype, set_threads
+from engine.devices import pick_backend, pick_device, pick_dtype, set_threads
 from engine.errors import DeadlineExceeded, EngineError, OutOfMemory
 from engine.files import resolve_model
 from engine.graphs import row_sizes
@@ -63,6 +63,7 @@ class EngineCore:
             set_threads(config.num_threads)
         self.dtype = pick_dtype(config.dtype, self.device)
         self.kv_dtype = _QUANTISED.get(config.kv_cache_dtype, self.dtype)
+        backend = pick_backend(config.attention_backend, self.device)
         files = resolve_model(config.model)
         try:
             decoder = load_decoder(
@@ -72,6 +73,7 @@ class EngineCore:
                 config.max_model_len,
                 config.quantization,
                 config.load_format == "dummy",
+                backend,
             )
         except torch.OutOfMemoryError as error:
             raise load_failure(error) from None

@@ -1,11 +1,15 @@
 """Where and how an engine computes: device, number format and threads. Knows nothing of models."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from engine.errors import ModelLoadError
+
+BackendName = Literal["torch", "triton"]
 
 
 def set_threads(count: int | None) -> None:
@@ -35,6 +39,18 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     return torch.bfloat16 if _cpu_is_fast_at_bf16() else torch.float32
+
+
+def pick_backend(name: BackendName | None, device: torch.device) -> BackendName:
+    """None is triton on CUDA and torch elsewhere. Raises ModelLoadError where triton's kernels cannot run."""
+    name = name or ("triton" if device.type == "cuda" else "torch")
+    if name == "triton" and find_spec("triton") is None:
+        raise ModelLoadError(
+            "attention_backend triton needs the package triton; install arena[gpu] or use torch."
+        )
+    if name == "triton" and device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ModelLoadError("attention_backend triton needs a CUDA device; use torch.")
+    return name
 
 
 def _cpu_is_fast_at_bf16() -> bool:

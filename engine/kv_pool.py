@@ -32,6 +32,11 @@ class KVPool:
         """[N, 2, kv_heads, head_dim], keys then values, of slots [N]."""
         return self._data[layer].index_select(0, slots)
 
+    def layer(self, layer: int) -> tuple[Tensor, Tensor | None]:
+        """All keys and values of a layer as they are kept, [slots, 2, kv_heads, head_dim], and their scales
+        [slots, 2, kv_heads, 1] if they are quantised: for kernels."""
+        return self._data[layer], None
+
 
 class QuantisedKVPool(KVPool):
     """The same in int8 or fp8 (e4m3), with one scale for each token, head, and key or value.
@@ -66,6 +71,9 @@ class QuantisedKVPool(KVPool):
         scales = self._scales[layer].index_select(0, slots).float()
         rounded = self._bytes(layer).index_select(0, slots).view(self._data.dtype)
         return rounded.float().mul_(scales).to(self._dtype)
+
+    def layer(self, layer: int) -> tuple[Tensor, Tensor | None]:
+        return self._data[layer], self._scales[layer]
 
     def _bytes(self, layer: int) -> Tensor:
         return self._data[layer].view(torch.int8)

@@ -207,7 +207,10 @@ class Head:
         self, weight: Tensor, quantization: Quantization = None, embedding: Tensor | None = None
     ) -> None:
         """embedding: the weight as it is, where it is kept for another use in any case. Weight-only formats leave a
-        vocabulary as it is, where rounding costs most."""
+        vocabulary as it is, where rounding costs most.
+
+        `weight` is what is multiplied with, as one, or None where it is kept in another form.
+        """
         self.vocab_size = len(weight)
         self._embedding = embedding
         self._size = _CUDA_BLOCK if weight.is_cuda else _BLOCK
@@ -216,6 +219,8 @@ class Head:
         self._blocks = [
             make_linear(part, None, quantization) for part in torch.split(weight, self._size)
         ]
+        kept = weight if isinstance(self._blocks[0], Linear) else embedding
+        self.weight = None if quantization == "int8" else kept
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, vocabulary] from x [rows, in]."""

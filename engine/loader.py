@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.devices import BackendName
 from engine.errors import ModelLoadError
 from engine.files import ModelFiles, read_json
 from engine.linear import Quantization
@@ -31,9 +32,10 @@ def load_decoder(
     max_model_len: int | None,
     quantization: Quantization = None,
     dummy: bool = False,
+    backend: BackendName = "torch",
 ) -> Decoder:
     """The model on its device. Raises ModelLoadError with what is wrong with the files. dummy: random weights, of a
-    directory that needs no more than a config.json."""
+    directory that needs no more than a config.json. backend: of all but products and attention."""
     with ExitStack() as stack:
         if files.gguf is None:
             config = ModelConfig.from_dict(
@@ -45,7 +47,7 @@ def load_decoder(
         length = min(
             max_model_len or config.max_position_embeddings, config.max_position_embeddings
         )
-        return Decoder(config, take, device, dtype, length, quantization)
+        return Decoder(config, take, device, dtype, length, quantization, backend)
 
 
 def _safetensors(directory: Path, stack: ExitStack) -> Callable[[str], Tensor]:

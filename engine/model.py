@@ -6,16 +6,21 @@ states. It knows nothing of requests, trees and sampling.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from engine.attention_backend import Plan
+from engine.devices import BackendName
 from engine.errors import ModelLoadError
 from engine.kv_pool import KVPool, QuantisedKVPool
 from engine.linear import AnyLinear, Head, Quantization, make_linear
 from engine.model_config import LayerKind, ModelConfig, Rope
 from engine.ops import RopeTable, TorchOps
+
+if TYPE_CHECKING:
+    from engine.kernels.ops import TritonOps
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Decoder:
         dtype: torch.dtype,
         max_len: int,
         quantization: Quantization = None,
+        backend: BackendName = "torch",
     ) -> None:
         """`take` gives a weight by its Hugging Face name; each is asked for once and not kept."""
         self.config = config
@@ -125,7 +131,9 @@ class Decoder:
         if not c.tie_word_embeddings:
             head = weight((c.vocab_size, hidden), "lm_head.weight")
         self.head = Head(head, quantization, self.embedding if c.tie_word_embeddings else None)
-        self.ops = TorchOps(c, [self._rope_table(rope) for rope in c.ropes])
+        ropes = [self._rope_table(rope) for rope in c.ropes]
+        self.kernels = _triton_ops(c, ropes) if backend == "triton" else None
+        self.ops: TorchOps | TritonOps = self.kernels or TorchOps(c, ropes)
 
     def _rope_table(self, rope: Rope) -> RopeTable:
         angles = torch.outer(torch.arange(self.max_len).float(), torch.tensor(rope.frequencies))
@@ -174,8 +182,16 @@ class Decoder:
 
     def picked_logits(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor | None:
         """[pairs] in float32: the logits of tokens [pairs] at hidden[rows]; None if that saves nothing."""
+        if self.kernels is not None and self.head.weight is not None:
+            return self.kernels.edge_logits(hidden, self.head.weight, rows, tokens)
         logits = self.head.picked(hidden, rows, tokens)
         return None if logits is None else self._capped(logits)
+
+    def picked_logprobs(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor | None:
+        """The same less the normaliser over the whole vocabulary; None where no kernel does it."""
+        if self.kernels is None or self.head.weight is None:
+            return None
+        return self.kernels.edge_logprobs(hidden, self.head.weight, rows, tokens)
 
     def logit_blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The logits in blocks of the vocabulary: (first token, [rows, tokens]), one after the other."""
@@ -185,3 +201,9 @@ class Decoder:
     def _capped(self, logits: Tensor) -> Tensor:
         cap = self.config.final_softcap
         return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)
+
+
+def _triton_ops(config: ModelConfig, ropes: list[RopeTable]) -> "TritonOps":
+    from engine.kernels.ops import TritonOps  # needs triton, which is not everywhere
+
+    return TritonOps(config, ropes)

@@ -228,6 +228,10 @@ class ModelRunner:
         wanted, rows = np.unique(rows, return_inverse=True)
         if len(wanted) < len(hidden):  # not those of texts and walks
             hidden = hidden[send(self._filled(wanted))]
+        if self.decoder.kernels is not None:
+            logprobs = self.decoder.picked_logprobs(hidden, send(rows), send(tokens))
+            if logprobs is not None:
+                return logprobs
         count = len(hidden)
         order = np.argsort(tokens, kind="stable")
         pair_rows, pair_tokens = send(rows[order]), send(tokens[order])
