@@ -1,0 +1,1 @@
+"""The sections of `gpu_check.py`."""
