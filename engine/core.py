@@ -151,6 +151,8 @@ class EngineCore:
         config = self.config
         if config.enforce_eager or config.deterministic or self.device.type != "cuda":
             return 0
+        if self.runner.decoder.kernels is None:  # plans of the torch back end are never alike
+            return 0
         return min(_GRAPH_ROWS, config.max_num_batched_tokens)
 
     def _record(self) -> None:
