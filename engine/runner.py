@@ -18,7 +18,7 @@ from engine.graphs import CudaGraph, Graphs, Record, padded_size, row_sizes
 from engine.kernel_check import check_kernels
 from engine.model import Batch, Decoder
 from engine.request import ChoiceTask, Request
-from engine.sampling import Draw, sample
+from engine.sampling import Draw, pack, sample
 from engine.scheduler import Chunk
 from engine.staging import Staging, fetch
 from engine.text import TextTask
@@ -139,20 +139,24 @@ class ModelRunner:
         for edges in asked:
             score = self._edge_logits if edges is walks else self._edge_logprobs
             scores.append(score(hidden, *edges.pairs()))
-        fetched = fetch(scores)
-        logits = None
+        kernels = self.decoder.kernels
         if texts:
             chosen = self._staging.send(self._filled(np.array(text_rows)))
-            logits = self.decoder.logits(hidden[chosen]).float()[: len(texts)]
+            logits = self.decoder.logits(hidden[chosen])[: len(texts)]
+            draws = [_draw(chunks[index].request) for index in texts]
+            if kernels is not None:
+                scores.append(kernels.sample(logits, self._staging.send(pack(draws))))
+        fetched = fetch(scores)
 
         @torch.inference_mode()
         def finish() -> list[Result]:
             results: list[Result] = [None] * len(chunks)
-            for edges, found in zip(asked, fetched(), strict=True):
-                edges.hand_out(found, results)
-            if logits is not None:
-                draws = [_draw(chunks[index].request) for index in texts]
-                for index, token in zip(texts, sample(logits, draws), strict=True):
+            found = fetched()
+            for edges, values in zip(asked, found, strict=False):
+                edges.hand_out(values, results)
+            if texts:
+                tokens = sample(logits.float(), draws) if kernels is None else found[-1].tolist()
+                for index, token in zip(texts, tokens, strict=True):
                     results[index] = token
             return results
 

@@ -8,6 +8,8 @@ transform sampling): in the order of tokens where all may be drawn, else from th
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -36,6 +38,20 @@ class Draw:
         """Whether some tokens are never drawn."""
         params = self.params
         return bool(params.top_k) or params.top_p < 1.0 or params.min_p > 0.0
+
+    @property
+    def number(self) -> float:
+        """In (0, 1), a function of seed and position."""
+        return uniform(self.seed, f"token {self.position}")
+
+
+def pack(draws: Sequence[Draw]) -> npt.NDArray[np.float32]:
+    """[rows, 5] for a kernel: temperature, number, top_k, top_p and min_p of each draw."""
+    rows = [
+        (d.params.temperature, d.number, d.params.top_k, d.params.top_p, d.params.min_p)
+        for d in draws
+    ]
+    return np.array(rows, dtype=np.float32)
 
 
 def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
@@ -127,8 +143,7 @@ def _search(sums: Tensor, target: Tensor) -> Tensor:
 
 
 def _numbers(draws: Sequence[Draw], device: torch.device) -> Tensor:
-    """[rows, 1] in (0, 1), each a function of its seed and position."""
-    return _column(draws, lambda d: uniform(d.seed, f"token {d.position}"), device)
+    return _column(draws, lambda d: d.number, device)
 
 
 def _column(draws: Sequence[Draw], of: Callable[[Draw], float], device: torch.device) -> Tensor:

@@ -22,6 +22,7 @@ KERNEL_MODULES: tuple[str, ...] = (
     "norm",
     "quantize",
     "rope",
+    "sampling",
 )
 # Shared memory of one block at most, by compute capability (CUDA C++ Programming Guide, technical specifications).
 SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10}

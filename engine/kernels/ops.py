@@ -8,6 +8,7 @@ from engine.kernels.activate import activate
 from engine.kernels.choice import edge_logits, edge_logprobs
 from engine.kernels.norm import add_norm, norm
 from engine.kernels.rope import place
+from engine.kernels.sampling import sample_tokens
 from engine.kv_pool import KVPool
 from engine.linear import AnyLinear
 from engine.model_config import ModelConfig
@@ -51,6 +52,10 @@ class TritonOps:
 
     def activate(self, gate_up: Tensor) -> Tensor:
         return activate(gate_up, self.config.activation)
+
+    def sample(self, logits: Tensor, params: Tensor) -> Tensor:
+        """Next token of each row of logits [rows, vocabulary], by params of `engine.sampling.pack`."""
+        return sample_tokens(logits, params)
 
     def edge_logits(self, hidden: Tensor, head: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
         """[pairs] in float32: the logits of tokens [pairs] at hidden[rows], head being [vocabulary, hidden]."""
