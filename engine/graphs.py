@@ -82,12 +82,13 @@ class Graphs:
 
 
 class CudaGraph:
-    """A call recorded as a CUDA graph. It was made before: what is set up at first use must not be recorded.
+    """A call recorded as a CUDA graph. It is made before, too: what is set up at first use must not be recorded.
 
     All graphs of a `pool` share their memory, so that it is that of the largest.
     """
 
     def __init__(self, call: Callable[[], Tensor], pool: Any) -> None:
+        call()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self.result = call()
