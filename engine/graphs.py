@@ -16,13 +16,12 @@ _REMEMBERED = 4096  # keys that came once
 
 
 def row_sizes(largest: int) -> tuple[int, ...]:
-    """The numbers of rows that steps are padded to, up to `largest`: 1, 2, 4, 8, and from 16 on two for each doubling.
-    Every size is recorded on its own, so there are few."""
+    """The numbers of rows that steps are padded to, up to `largest`: 1, 2, 4, 8, from 16 on two for each doubling, and
+    from 256 on, where products begin to cost more than reading the weights, every 64. Each is recorded on its own."""
     sizes = [1, 2, 4, 8]
-    step = 16
-    while step <= largest:
+    for step in (16, 32, 64, 128):
         sizes += [step, step * 3 // 2]
-        step *= 2
+    sizes += range(256, largest + 1, 64)
     return tuple(size for size in sizes if size <= largest)
 
 

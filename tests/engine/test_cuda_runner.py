@@ -50,9 +50,9 @@ def test_staged_arrays_arrive_with_type_and_shape_and_stay_for_two_steps() -> No
 
 def test_rows_are_padded_to_the_next_size() -> None:
     sizes = row_sizes(512)
-    assert sizes == (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+    assert sizes == (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512)
     found = [padded_size(rows, sizes) for rows in (1, 3, 9, 256, 257, 512, 513)]
-    assert found == [1, 4, 16, 256, 384, 512, None]
+    assert found == [1, 4, 16, 256, 320, 512, None]
     assert row_sizes(20) == (1, 2, 4, 8, 16) and row_sizes(0) == ()
 
 
