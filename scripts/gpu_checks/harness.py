@@ -7,13 +7,13 @@ import json
 import os
 import platform
 import signal
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ class Context:
             torch.cuda.synchronize(self.device)
 
     def seconds(self, call: Callable[[], object], repeats: int = 10) -> float:
-        """The median time of a call on the device, after two that are not counted."""
+        """The median time of a call on the device, after two that are not counted. Nothing of the last call is left in
+        a GPU's cache, as when a model's other layers came between."""
         for _ in range(2):
             call()
         if self.device.type != "cuda":
@@ -86,7 +87,9 @@ class Context:
             (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
             for _ in range(repeats)
         ]
+        flushed = torch.empty(1 << 28, dtype=torch.uint8, device=self.device)
         for first, last in marks:
+            flushed.zero_()
             first.record()
             call()
             last.record()
@@ -205,8 +208,8 @@ def _machine(context: Context) -> dict[str, Any]:
         "rates": vars(context.rates),
     }
     for name in ("triton", "transformers"):
-        module = sys.modules.get(name)
-        found[name] = getattr(module, "__version__", None)
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
     if context.device.type == "cuda":
         properties = torch.cuda.get_device_properties(context.device)
         found |= {
