@@ -118,12 +118,9 @@ def graphs(context: Context) -> dict[str, Any]:
             settings = {"max_num_seqs": max(streams), "max_model_len": 1024}
             with context.engine(shape, enforce_eager=eager, **settings) as llm:
                 rows = {str(n): _decode_at(context, llm, n) for n in streams}
-                recorded = llm._core.runner._graphs
-                rows["recorded"] = (
-                    {}
-                    if recorded is None
-                    else {"graphs": len(recorded), "replays": recorded.replays}
-                )
+                if (recorded := llm._core.runner._graphs) is not None:
+                    rows["recorded"] = {"graphs": len(recorded), "replays": recorded.replays}
+                del recorded  # it holds the weights
                 found[f"{shape}, {name}"] = rows
         if f"{shape}, eager" in found:
             with_graphs, without = found[f"{shape}, graphs"], found[f"{shape}, eager"]

@@ -199,6 +199,42 @@ def test_the_cache_gets_what_utilization_leaves() -> None:
         slots_of(131_071, 131_072, 10)
 
 
+def test_the_cache_of_a_gpu_is_what_its_memory_has_left(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = LLM(config(checkpoint, max_num_seqs=4, max_model_len=300))._core
+    core.device = torch.device("cuda")
+    per_token = core.runner.decoder.config.kv_bytes_per_token(core.kv_dtype)
+    free = {"now": 500 * per_token}
+    steps: list[int] = []
+    try_largest = core._try_largest
+
+    def counted(rows: int) -> None:
+        steps.append(rows)
+        try_largest(rows)
+
+    monkeypatch.setattr(core, "_try_largest", counted)
+    for name, found in {
+        "memory_allocated": 1000,
+        "max_memory_allocated": 1000 + 100 * per_token,
+        "reset_peak_memory_stats": None,
+        "synchronize": None,
+        "empty_cache": None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, found=found: found)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (free["now"], 2000 * per_token))
+    core.runner.resize(50)  # the cache that was there for trying: its memory will be free
+    small = core.runner.num_slots * per_token
+    core._size_cache()
+    # 90% of 2,000 tokens, of which 1,500 less the small cache are taken, and 100 by the largest step.
+    assert core.runner.num_slots == (1800 * per_token - 1500 * per_token + small) // per_token - 100
+    assert steps == [core.config.max_num_batched_tokens]
+    core.runner.resize(10)
+    free["now"] = 20 * per_token
+    with pytest.raises(OutOfMemory, match="leaves nothing to the key-value cache"):
+        core._size_cache()
+
+
 def test_running_out_of_memory_says_what_to_lower(checkpoint: str) -> None:
     gib = 1 << 30
     full = DeviceMemory(total=16 * gib, used=15 * gib, activations=gib)
