@@ -15,6 +15,7 @@ from engine.errors import ModelLoadError
 from engine.fixed_order import plan_in_order
 from engine.kv_pool import KVPool
 from engine.model_config import ModelConfig
+from engine.staging import Put
 
 Ids = npt.NDArray[np.int64]
 BackendName = Literal["torch", "triton"]
@@ -88,9 +89,9 @@ class Plan(Protocol):
 
 
 class AttentionBackend(Protocol):
-    def plan(self, parts: Sequence[Part], num_rows: int) -> tuple[Plan, Plan | None]:
+    def plan(self, parts: Sequence[Part], num_rows: int, put: Put) -> tuple[Plan, Plan | None]:
         """For full layers, and for windowed ones if the model has such. Rows beyond those of the parts, up to
-        `num_rows`, are copies of the first ones in order."""
+        `num_rows`, are copies of the first ones in order. put: brings arrays to the device, see `engine.staging`."""
         ...
 
 
@@ -110,7 +111,7 @@ class TorchAttention:
                 f"({config.architecture}); use another model or set deterministic to False."
             )
 
-    def plan(self, parts: Sequence[Part], num_rows: int) -> tuple[Plan, Plan | None]:
+    def plan(self, parts: Sequence[Part], num_rows: int, put: Put) -> tuple[Plan, Plan | None]:
         device, dtype = self._device, self._dtype
         spans = [part.span() for part in parts]
         if self._deterministic:
@@ -131,7 +132,15 @@ def make_attention(
     dtype: torch.dtype,
     deterministic: bool = False,
 ) -> AttentionBackend:
-    """None: torch. Raises ModelLoadError where the back end cannot run."""
-    if name == "triton":
-        raise ModelLoadError("attention_backend triton is not here yet; use torch.")
-    return TorchAttention(config, device, dtype, deterministic)
+    """None: triton on CUDA, torch elsewhere. Raises ModelLoadError where the back end cannot run."""
+    if name is None:
+        name = "triton" if device.type == "cuda" else "torch"
+    if name == "torch":
+        return TorchAttention(config, device, dtype, deterministic)
+    try:
+        from engine.kernels.attention import TritonAttention
+    except ModuleNotFoundError as error:
+        raise ModelLoadError(
+            "attention_backend triton needs the package triton; install arena[gpu] or use torch."
+        ) from error
+    return TritonAttention(config, device, dtype, deterministic)

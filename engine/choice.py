@@ -8,6 +8,7 @@ need a row, and no terminator is scored.
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -101,6 +102,25 @@ class ChoiceTree:
         for first, last in pairwise(levels):
             mask[first:last] |= mask[self.parents[first:last]]
         return mask
+
+    @cached_property
+    def nesting(self) -> tuple[Ids, Ids]:
+        """enters and leaves, [inner] each: i is j or below it when enters[j] <= enters[i] < leaves[j].
+
+        They number the nodes depth first, from 0 at the root.
+        """
+        sizes = np.ones(self.num_inner, dtype=np.int64)
+        levels = np.searchsorted(self.depths, np.arange(1, self.height + 1)).tolist()
+        for first, last in reversed(list(pairwise(levels))):
+            np.add.at(sizes, self.parents[first:last], sizes[first:last])
+        enters = np.zeros(self.num_inner, dtype=np.int64)
+        for first, last in pairwise(levels):
+            parents, before = self.parents[first:last], np.cumsum(sizes[first:last])
+            before -= sizes[first:last]
+            # Siblings are beside each other: those before a node are counted from the first of them.
+            elder = before[np.searchsorted(parents, parents)]
+            enters[first:last] = enters[parents] + 1 + before - elder
+        return enters, enters + sizes
 
     def path(self, choice: int) -> list[int]:
         """The inner nodes below the root that a choice passes or ends at, from the top down."""

@@ -42,7 +42,9 @@ def _hidden(
         parts = [Part(i * rows, start, slots[i, :end], len(tokens)) for i in range(copies)]
         count = max(copies * rows, MIN_ROWS)
         order = torch.from_numpy(np.resize(np.arange(copies * rows), count))
-        full, windowed = attention.plan(parts, count)
+        full, windowed = attention.plan(
+            parts, count, lambda array: torch.from_numpy(array).to(decoder.device)
+        )
         batch = Batch(
             token_ids=tokens[start:end].repeat(copies)[order].to(decoder.device),
             positions=torch.arange(start, end).repeat(copies)[order].to(decoder.device),

@@ -200,7 +200,7 @@ class ModelRunner:
         def tensor(arrays: list[Ids]) -> Tensor:
             return self._staging.put(self._filled(np.concatenate(arrays)))
 
-        attention, windowed = self._attention.plan(parts, num_rows)
+        attention, windowed = self._attention.plan(parts, num_rows, self._staging.put)
         batch = Batch(
             token_ids=tensor(tokens),
             positions=tensor(positions),

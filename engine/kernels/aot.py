@@ -17,6 +17,7 @@ from triton.compiler import ASTSource
 
 # Of this package, each with `compiled_variants()`.
 KERNEL_MODULES: tuple[str, ...] = (
+    "attention",
     "activate",
     "choice",
     "norm",

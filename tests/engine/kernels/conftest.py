@@ -1,6 +1,7 @@
 """Triton's interpreter does with bfloat16 what GPUs do not; these tests are about what GPUs do.
 
-It cuts float32 off where it is to be rounded, and multiplies matrices of bfloat16 as if they were integers.
+It cuts float32 off where it is to be rounded, multiplies matrices of bfloat16 as if they were integers, and gives a
+row of a product bits that depend on its place.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-_cast, _dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
+_cast = InterpreterBuilder.cast_impl
 
 
 def _rounding_cast(self: InterpreterBuilder, src: TensorHandle, kind: Any) -> TensorHandle:
@@ -21,14 +22,15 @@ def _rounding_cast(self: InterpreterBuilder, src: TensorHandle, kind: Any) -> Te
     return TensorHandle(rounded.view(torch.int16).numpy().view(np.uint16), kind.scalar)
 
 
-def _bfloat16_dot(
-    self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any
+def _exact_dot(
+    self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, added: TensorHandle, *rest: Any
 ) -> TensorHandle:
-    if a.dtype.scalar == tl.bfloat16:
-        a, b = (self.cast_impl(part, tl.float32) for part in (a, b))
-    return _dot(self, a, b, *rest)
+    # numpy's product gives a row other bits at another place of the matrix, which a GPU's does not.
+    wide = [self.cast_impl(part, tl.float32).data.astype(np.float64) for part in (a, b)]
+    product = (wide[0] @ wide[1]).astype(np.float32)
+    return TensorHandle(product + added.data, added.dtype.scalar)
 
 
 InterpreterBuilder.cast_impl = _rounding_cast
-InterpreterBuilder.create_dot = _bfloat16_dot
+InterpreterBuilder.create_dot = _exact_dot
 assert triton.knobs.runtime.interpret, "TRITON_INTERPRET was unset after tests/conftest.py"
