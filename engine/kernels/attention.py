@@ -406,9 +406,9 @@ def _sizes(kv_heads: int, group: int, dim: int) -> dict[str, object]:
 
 def _block(head_dim: int, dtype: torch.dtype, plan: TilePlan, group: int) -> dict[str, int]:
     """Keys of a step of a tile, and how it is compiled: what spills no registers on sm_80 and sm_90
-    (`scripts/compile_kernels.py`). Sums in order, and those of 64 rows of 128, are spread over more threads."""
+    (`scripts/compile_kernels.py`). Sums in order, and those of 64 rows, are spread over more threads."""
     small = dtype.itemsize == 2 and head_dim <= 128
-    many = small and head_dim > 64 and plan.shape.lanes * triton.next_power_of_2(group) >= 64
+    many = small and plan.shape.lanes * triton.next_power_of_2(group) >= 64
     warps = 8 if many or (plan.in_order and dtype.itemsize == 2) else 4
     return {"BLOCK_N": 64 if small else 32, "num_warps": warps, "num_stages": 2}
 
