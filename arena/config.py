@@ -142,6 +142,8 @@ class EngineSettings(_Model):
     num_threads: int | None = Field(default=None, ge=1)
     kv_cache_memory: int | None = Field(default=None, ge=1)  # bytes
     kv_cache_dtype: Literal["auto", "int8", "fp8"] | None = None
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    enforce_eager: bool | None = None
     deterministic: bool | None = None
     quantization: Literal["int8", "int8_weight_only", "int4_weight_only"] | None = None
 

@@ -43,6 +43,8 @@ _HELP = {
     "engine.num_threads": "Threads of the engine on CPU.",
     "engine.kv_cache_memory": "Bytes for cached keys and values.",
     "engine.kv_cache_dtype": "Their number format; int8 and fp8 hold nearly twice the tokens of bfloat16.",
+    "engine.gpu_memory_utilization": "Share of a GPU's memory for weights and cache.",
+    "engine.enforce_eager": "No CUDA graphs: less memory, slower.",
     "engine.deterministic": "The same answers in any batch and after resuming, a little slower.",
     "engine.quantization": "Number format of weights and activations, if smaller than dtype.",
 }
