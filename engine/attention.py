@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.kv_pool import KVPool
+from engine.kv_pool import KVPool, vectors_by_head
 
 Mask = npt.NDArray[np.bool_]
 _WASTE = 1.5  # padded over needed work up to which requests share a rectangle
@@ -40,14 +40,14 @@ class Span:
 class AttentionGroup:
     """B requests padded to Q query rows each, and to P keys each besides the S keys that all of them see.
 
-    rows: [B * Q] batch rows (padding repeats row 0); shared: [S] and slots: [B * P] of keys; bias: [B, 1, Q, P],
-    0 or -inf, or None if all is seen.
+    rows: [B * Q] batch rows (padding repeats row 0); shared: of S slots, and own: of B * P slots, the
+    `vectors_by_head`; bias: [B, 1, Q, P], 0 or -inf, or None if all is seen.
     """
 
     shape: tuple[int, int, int, int]
     rows: Tensor
     shared: Tensor
-    slots: Tensor
+    own: Tensor
     bias: Tensor | None
 
 
@@ -65,7 +65,7 @@ class AttentionPlan:
 
 
 def plan_attention(
-    spans: Sequence[Span], device: torch.device, dtype: torch.dtype
+    spans: Sequence[Span], num_kv_heads: int, device: torch.device, dtype: torch.dtype
 ) -> AttentionPlan:
     """Rectangles for all spans of a step, with bounded padding and bounded size."""
     groups: list[list[Span]] = []
@@ -84,7 +84,7 @@ def plan_attention(
     padded: list[AttentionGroup] = []
     first = 0
     for members in groups:
-        padded.append(_pad(members, device, dtype))
+        padded.append(_pad(members, num_kv_heads, device, dtype))
         b, q, _, _ = padded[-1].shape
         starts = range(first, first + b * q, q)
         places += [
@@ -97,7 +97,9 @@ def plan_attention(
     return AttentionPlan(padded, torch.from_numpy(by_row).to(device))
 
 
-def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> AttentionGroup:
+def _pad(
+    spans: list[Span], num_kv_heads: int, device: torch.device, dtype: torch.dtype
+) -> AttentionGroup:
     s = _num_shared(spans)
     b = len(spans)
     q = max(span.mask.shape[0] for span in spans)
@@ -120,8 +122,8 @@ def _pad(spans: list[Span], device: torch.device, dtype: torch.dtype) -> Attenti
     return AttentionGroup(
         (b, q, p, s),
         torch.from_numpy(rows.ravel()).to(device),
-        torch.from_numpy(spans[0].slots[:s].copy()).to(device),
-        torch.from_numpy(slots.ravel()).to(device),
+        torch.from_numpy(vectors_by_head(spans[0].slots[:s], num_kv_heads)).to(device),
+        torch.from_numpy(vectors_by_head(slots.ravel(), num_kv_heads)).to(device),
         bias,
     )
 
@@ -157,16 +159,13 @@ def attend(
         b, q, p, s = group.shape
         query = queries.index_select(0, group.rows).view(b, q, kv_heads, ratio, dim)
         query = query.permute(2, 0, 3, 1, 4).reshape(kv_heads, b * ratio * q, dim).mul_(scale)
-        own = pool.read(layer, group.slots)
-        keys, values = (
-            own.view(b, p, 2, kv_heads, dim).permute(2, 3, 0, 1, 4).reshape(2, kv_heads * b, p, dim)
-        )
+        keys, values = pool.read_by_head(layer, group.own).view(2, kv_heads * b, p, dim)
         scores = queries.new_empty((kv_heads, b * ratio * q, s + p))
         # The columns of the keys of one's own, one block a request.
         blocks = scores[:, :, s:].view(kv_heads * b, ratio * q, p)
         torch.bmm(query.view(kv_heads * b, ratio * q, dim), keys.transpose(1, 2), out=blocks)
         if s:
-            common = pool.read(layer, group.shared).permute(1, 2, 0, 3)
+            common = pool.read_by_head(layer, group.shared)
             torch.bmm(query, common[0].transpose(1, 2), out=scores[:, :, :s])
         if softcap is not None:
             scores.div_(softcap).tanh_().mul_(softcap)

@@ -103,6 +103,7 @@ class TorchAttention:
     ) -> None:
         """Raises ModelLoadError where `deterministic` is not supported."""
         self._window = config.sliding_window
+        self._kv_heads = config.num_kv_heads
         self._device, self._dtype = device, dtype
         self._deterministic = deterministic
         if deterministic and (self._window is not None or config.attention_softcap is not None):
@@ -116,13 +117,13 @@ class TorchAttention:
         spans = [part.span() for part in parts]
         if self._deterministic:
             return plan_in_order(spans, num_rows, device, dtype), None
-        plan = plan_attention(spans, device, dtype)
+        plan = plan_attention(spans, self._kv_heads, device, dtype)
         if self._window is None:
             return plan, None
         cut = [part.cut(span, self._window) for part, span in zip(parts, spans, strict=True)]
         if all(span is whole for span, whole in zip(cut, spans, strict=True)):
             return plan, plan
-        return plan, plan_attention(cut, device, dtype)
+        return plan, plan_attention(cut, self._kv_heads, device, dtype)
 
 
 def make_attention(

@@ -1,7 +1,11 @@
 """The memory of the key-value cache: the only place that knows how keys and values are stored."""
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+Ids = npt.NDArray[np.int64]
 
 _LEVELS = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}  # the largest number of each
 _SCALE = torch.bfloat16  # of quantised vectors: float32's range in two bytes
@@ -31,6 +35,11 @@ class KVPool:
     def read(self, layer: int, slots: Tensor) -> Tensor:
         """[N, 2, kv_heads, head_dim], keys then values, of slots [N]."""
         return self._data[layer].index_select(0, slots)
+
+    def read_by_head(self, layer: int, vectors: Tensor) -> Tensor:
+        """[2, kv_heads, N, head_dim] of slots whose `vectors_by_head` these are: one head's keys beside each other."""
+        read = self._data[layer].flatten(0, 2).index_select(0, vectors)
+        return read.view(2, self.num_kv_heads, -1, read.shape[1])
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor | None]:
         """All keys and values of a layer as they are kept, [slots, 2, kv_heads, head_dim], and their scales
@@ -68,15 +77,29 @@ class QuantisedKVPool(KVPool):
         self._scales[layer].index_copy_(0, slots, scales)
 
     def read(self, layer: int, slots: Tensor) -> Tensor:
-        scales = self._scales[layer].index_select(0, slots).float()
-        rounded = self._bytes(layer).index_select(0, slots).view(self._data.dtype)
-        return rounded.float().mul_(scales).to(self._dtype)
+        return self._read(self._bytes(layer), self._scales[layer], slots)
+
+    def read_by_head(self, layer: int, vectors: Tensor) -> Tensor:
+        data, scales = self._bytes(layer).flatten(0, 2), self._scales[layer].flatten(0, 2)
+        read = self._read(data, scales, vectors)
+        return read.view(2, self.num_kv_heads, -1, read.shape[1])
+
+    def _read(self, data: Tensor, scales: Tensor, index: Tensor) -> Tensor:
+        rounded = data.index_select(0, index).view(self._data.dtype)
+        return rounded.float().mul_(scales.index_select(0, index).float()).to(self._dtype)
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor | None]:
         return self._data[layer], self._scales[layer]
 
     def _bytes(self, layer: int) -> Tensor:
         return self._data[layer].view(torch.int8)
+
+
+def vectors_by_head(slots: Ids, num_kv_heads: int) -> Ids:
+    """Where the vectors of slots [N] are among all of a layer: [2 * kv_heads * N], for each of keys and values, and
+    each head, those of all slots."""
+    heads = np.arange(2 * num_kv_heads)[:, np.newaxis]
+    return (slots * (2 * num_kv_heads) + heads).ravel()
 
 
 def quantise_vectors(x: Tensor, kept: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -57,19 +57,19 @@ def test_mixed_requests_equal_dense_attention(shapes: list[tuple[int, int]], sha
     kept = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
     pool = KVPool(1, SLOTS, KV_HEADS, DIM, torch.float32, torch.device("cpu"))
     pool.write(0, torch.arange(SLOTS), kept)
-    plan = plan_attention(spans, torch.device("cpu"), torch.float32)
+    plan = plan_attention(spans, KV_HEADS, torch.device("cpu"), torch.float32)
     out = attend(queries, pool, 0, plan, DIM**-0.5)
     assert torch.allclose(out, dense(queries, kept, spans), atol=1e-5)
 
 
 def test_a_common_prefix_is_gathered_once() -> None:
     spans = spans_of([(5, 128)] * 8, 100, np.random.default_rng(0))
-    [group] = plan_attention(spans, torch.device("cpu"), torch.float32).groups
-    assert len(group.shared) == 96 and len(group.slots) == 8 * 32
+    [group] = plan_attention(spans, KV_HEADS, torch.device("cpu"), torch.float32).groups
+    assert len(group.shared) == 2 * KV_HEADS * 96 and len(group.own) == 2 * KV_HEADS * 8 * 32
 
 
 def test_padding_is_bounded() -> None:
     spans = spans_of([(250, 500)] + [(1, 500)] * 60, 0, np.random.default_rng(0))
-    groups = plan_attention(spans, torch.device("cpu"), torch.float32).groups
+    groups = plan_attention(spans, KV_HEADS, torch.device("cpu"), torch.float32).groups
     padded = sum(b * q * (p + s) for b, q, p, s in (group.shape for group in groups))
     assert padded <= 1.6 * sum(span.mask.size for span in spans)

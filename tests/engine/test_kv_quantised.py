@@ -120,7 +120,7 @@ def test_attention_is_dense_attention_over_what_is_read(kept: torch.dtype) -> No
     queries, pool = normal(rows, HEADS, DIM), new_pool(kept)
     pool.write(0, torch.arange(SLOTS), normal(SLOTS, 2, KV_HEADS, DIM))
     expected = dense(queries, pool.read(0, torch.arange(SLOTS)), spans)
-    plan = plan_attention(spans, CPU, torch.float32)
+    plan = plan_attention(spans, KV_HEADS, CPU, torch.float32)
     assert torch.allclose(attend(queries, pool, 0, plan, DIM**-0.5), expected, atol=1e-5)
     ordered = plan_in_order(spans, rows, CPU, torch.float32)
     assert torch.allclose(
