@@ -119,6 +119,7 @@ def _all(make: Maker, dtypes: list[torch.dtype], quick: bool) -> Iterator[Check]
         yield from _norms(make, dtype, quick)
         yield from _places(make, dtype, quick)
         yield from _edges(make, dtype, quick)
+        yield from _draws(make, dtype, quick)
         yield from _attention(make, dtype, quick)
 
 
@@ -278,6 +279,36 @@ def _edges(make: Maker, dtype: torch.dtype, quick: bool) -> Iterator[Check]:
             ]
 
         yield Check(f"choice, {rows} x {width} x {vocabulary}", dtype, scored)
+
+
+# Draws of tokens
+
+
+def _draws(make: Maker, dtype: torch.dtype, quick: bool) -> Iterator[Check]:
+    """Against those of torch in float64 sums: of 64 rows one may fall to the other side of a border."""
+    from engine.kernels.sampling import sample_tokens
+    from engine.params import SamplingParams
+    from engine.sampling import Draw, pack, sample
+
+    every = [
+        SamplingParams(temperature=0.0),
+        SamplingParams(),
+        SamplingParams(temperature=0.7, top_p=0.9),
+        SamplingParams(top_k=50),
+        SamplingParams(temperature=1.5, min_p=0.05, top_k=400, top_p=0.95),
+    ]
+    rows, vocabulary = (5, 700) if quick else (64, 49152)
+
+    def drawn() -> Pairs:
+        logits = make.normal(rows, vocabulary, dtype=dtype, scale=3.0)
+        draws = [Draw(every[row % len(every)], row, row) for row in range(rows)]
+        params = torch.from_numpy(pack(draws)).to(make.device)
+        found = sample_tokens(logits, params).tolist()
+        wrong = sum(a != b for a, b in zip(found, sample(logits.float(), draws), strict=True))
+        assert wrong <= 1, f"{wrong} of {rows} tokens differ"
+        return [(torch.zeros(1), torch.zeros(1))]
+
+    yield Check(f"sampling, {rows} x {vocabulary}", dtype, drawn)
 
 
 # Attention

@@ -79,6 +79,24 @@ CASES = [
 ]
 
 
+SWEEP = [
+    Case(heads, max(heads // group, 1), size, 2, dtype, kept, None, norms)
+    for heads in (1, 14, 64)
+    for group in (1, 7, 8)
+    for size in (64, 96, 256)
+    for dtype in (torch.float32, torch.bfloat16)
+    for kept in (None, torch.int8, torch.float8_e4m3fn)
+    for norms in (None, dtype)
+    if heads % max(heads // group, 1) == 0 and (heads < 64 or group > 1)
+]
+
+
+@pytest.mark.slow
+def test_queries_and_cache_are_those_of_torch_over_many_shapes() -> None:
+    for case in SWEEP:
+        test_queries_and_cache_are_those_of_torch(case)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_queries_and_cache_are_those_of_torch(case: Case) -> None:
     inputs, cache, expected_cache = case.inputs(), case.cache(), case.cache()
