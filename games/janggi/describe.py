@@ -6,6 +6,10 @@ from games.janggi.rules import RULE_SETS, Rules
 
 _PASS = "a pass is the general's own point twice, like"
 NOTATIONS = {
+    "long": (
+        "as the piece's letter and both points, like Hb1c3; K is the general, A the guard, H the horse, E the "
+        f"elephant, R the chariot, C the cannon and P the soldier; {_PASS} Ke2e2"
+    ),
     "uci": f"as the point a piece leaves and the point it goes to, like a4a5; {_PASS} e2e2",
     "san": (
         "as the piece's letter and the point it goes to, like Hc3 or Rxe9, with the file or rank it leaves where "
@@ -33,7 +37,7 @@ _COUNTS = {3: "three", 4: "four", 100: "a hundred", 200: "two hundred"}
 
 
 def describe(rules: str, notation: str) -> str:
-    """The rules as language models are told them; the bundled model was trained on those of `janggi` with `uci`."""
+    """The rules as language models are told them; the bundled model was trained on those of `janggi` with `long`."""
     return (
         "You play janggi, Korean chess, in a tournament. Cho and Han move in turn; Cho moves "
         "first. The board has files a to i and ranks 1 to 10. A move is written "

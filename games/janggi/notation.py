@@ -54,6 +54,11 @@ def lan(board: Board, move: Move) -> str:
     return _long(board, move, SQUARE_NAMES[move.from_square], SQUARE_NAMES[move.to_square])
 
 
+def long(board: Board, move: Move) -> str:
+    """A legal move as its piece's letter and its UCI, without marks: `Hb1c3`, `Ke2e2` for a pass."""
+    return f"{_LETTERS[board.squares[move.from_square] & 7]}{move.uci()}"
+
+
 def digits(board: Board, move: Move) -> str:
     """A legal move with points as two digits: rank from Han's side (10 is 0), file: `H02-83`."""
     return _long(board, move, point_digits(move.from_square), point_digits(move.to_square))

@@ -227,9 +227,9 @@ async def test_request_of_a_language_model() -> None:
     view = view_of(position, run_id=3, number=8)
     choice = await agent.move(view)
 
-    assert engine.prompts == [expected(spec, None, ["a4a5"])]
+    assert engine.prompts == [expected(spec, None, ["Pa4a5"])]
     choices, params, request_id = engine.requests[0]
-    assert list(choices) == [f" {move}" for move in view.legal_moves]
+    assert list(choices) == [f" {position.notation(m, 'long')}" for m in view.legal_moves]
     assert (params.scoring, params.temperature, params.top_p, params.min_p) == (
         "likelihood",
         0.5,
@@ -246,7 +246,7 @@ async def test_request_of_a_language_model() -> None:
     assert (choice.legal_mass, choice.entropy) == (0.75, 1.25)
     assert (choice.queue_s, choice.prefill_s, choice.decode_s) == (0.1, 0.2, 0.3)
     assert (choice.cached_tokens, choice.scored_rows) == (5, 6)
-    assert choice.prompt_tokens == len(expected(spec, None, ["a4a5"]))
+    assert choice.prompt_tokens == len(expected(spec, None, ["Pa4a5"]))
     assert not choice.prompt_restarted
 
 
@@ -290,7 +290,7 @@ async def test_prompt_names_an_unusual_start(changes: dict[str, Any], start: str
 @pytest.mark.parametrize("side", [0, 1])
 async def test_transcript_restarts_at_the_context_limit(side: int) -> None:
     """The game goes on and says where it restarted; resumed, it has the same prompts and flags."""
-    limit = 1000  # bytes; rules and persona take about 720
+    limit = 1150  # bytes; rules and persona take about 850
     engine = FakeEngine(limit)
     agent, spec = new_llm(engine, game="janggi")
     choices = await follow(agent, spec, side=side, plies=110)
@@ -309,15 +309,16 @@ async def test_transcript_restarts_at_the_context_limit(side: int) -> None:
 
 
 async def test_restarted_prompt_shows_the_position_and_the_last_moves() -> None:
-    engine = FakeEngine(1100)
+    engine = FakeEngine(1250)
     agent, spec = new_llm(engine, game="janggi")
     choices = await follow(agent, spec, side=0, plies=110)
     first = next(i for i, choice in enumerate(choices) if choice.prompt_restarted)
     start, _, moves = engine.prompts[first].split("Start: ")[1].partition("\n\nGame:")
     position = games.get_game("janggi").position(start)
     for move in moves.split():
-        position.push(move)  # raises if the moves do not fit the position
-    assert set(engine.requests[first][0]) == {f" {m}" for m in position.legal_moves()}
+        position.push(move[1:])  # after its piece's letter; raises if it does not fit the position
+    legal = [position.notation(move, "long") for move in position.legal_moves()]
+    assert set(engine.requests[first][0]) == {f" {move}" for move in legal}
     assert len(moves.split()) >= 4
 
 

@@ -148,7 +148,7 @@ def test_the_rules_that_a_prompt_tells_are_those_of_the_tournament() -> None:
 def test_a_notation_that_the_game_does_not_have_is_refused_by_name() -> None:
     agents = [{"type": "llm", "name": "A", "notation": "digits"}, {"type": "llm", "name": "B"}]
     with pytest.raises(
-        ConfigError, match=r"agents\[0\].notation is 'digits'; choose one of uci, san"
+        ConfigError, match=r"agents\[0\].notation is 'digits'; choose one of long, uci, san"
     ):
         load_config(None, {"game": "janggi", "agents": agents})
 

@@ -59,8 +59,8 @@ def test_record(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("chess", "fb3bc5c4d559b563e0de143df0fca4ce9d221809157e5bfd8ea5fa26debe4bfc"),
-        ("janggi", "7561583370df481d3e82fcbaca433c9033aa8bcaf98e51e9e756e1351fd3c18e"),
+        ("chess", "c0b0661d4bb081ce097e48753045810eb1b1de7d37fce71e4411866246efd7ee"),
+        ("janggi", "ffd3edb1823272529decae7c47e8807157565b7959325ac27f43c7a75fc89645"),
     ],
 )
 def test_rules_text_is_the_one_the_bundled_model_was_trained_on(name: str, digest: str) -> None:
