@@ -75,6 +75,7 @@ class LlmAgent(_Agent):
     notation: str | None = (
         None  # of the game's notations; None is the first, which the bundled model was trained on
     )
+    board_plies: int = Field(default=16, ge=0)  # the pieces are listed every so often; 0 for never
     show_position: bool = False  # a FEN and a text board after the moves
     show_legal_moves: bool = False
     max_tokens: int = Field(default=128, ge=1)  # of a thought or a free reply

@@ -22,8 +22,8 @@ from games.reading import read_reply
 
 _NOTATIONS = {
     "long": (
-        "as the piece's letter and both squares, like Ng1f3, without a letter for a pawn, like e2e4; "
-        "castling is the king's move, like Ke1g1; a promotion adds the new piece, like e7e8q"
+        "as the piece's letter and both squares, like Pe2e4 or Ng1f3; castling is the king's move, "
+        "like Ke1g1; a promotion adds the new piece, like Pe7e8q"
     ),
     "uci": (
         "as the square a piece leaves and the square it goes to, like e2e4; castling is the king's "
@@ -133,8 +133,8 @@ class ChessPosition:
         if style == "uci":
             return move.uci()
         if style == "long":
-            letter = chess.piece_symbol(self._board.piece_type_at(move.from_square) or 0).upper()
-            return f"{letter.strip('P')}{move.uci()}"
+            piece = self._board.piece_type_at(move.from_square) or 0
+            return f"{chess.piece_symbol(piece).upper()}{move.uci()}"
         if style == "san":
             return self._board.san(move)
         if style == "lan":

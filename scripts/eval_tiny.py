@@ -63,14 +63,17 @@ def positions(llm: LLM, records: Sequence[Record], count: int) -> Figures:
     style = game.notations[0]
     for record, ply in held_out_positions(records, count):
         position = game.position(setup=record.setup)
-        shown = []
         for move in record.moves[:ply]:
-            shown.append(position.notation(move, style))
             position.push(move)
         level = record.levels[ply % 2]
         persona = next((a for a in ROSTER if a.strength == level), ROSTER[0])
         prompts.append(
-            prompt_text(system_text(game), persona.name, level, persona.style, record.setup, shown)
+            prompt_text(
+                system_text(game),
+                persona.model_copy(update={"strength": level}),
+                record.setup,
+                position,
+            )
         )
         choices.append([move_text(position.notation(m, style)) for m in position.legal_moves()])
         played.append(move_text(position.notation(record.moves[ply], style)))

@@ -19,12 +19,20 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 import games
 from arena.config import ROSTER
-from arena.prompts import STRENGTHS, move_text, persona_text, prompt_text, start_text, system_text
+from arena.prompts import (
+    STRENGTHS,
+    board_text,
+    move_text,
+    persona_text,
+    start_text,
+    system_text,
+)
 
 VOCAB_SIZE = 1536
 TOKENS_PER_BATCH = 4096  # not counting the rules, which a batch computes once
 HELD_OUT = 50  # one game in this many is never trained on
 IGNORE = -100
+BOARD_PLIES = ROSTER[0].board_plies
 # Where the engine's levels play at random on purpose, the random moves are part of the style and are learned.
 LEARN_RANDOM = ("beginner", "novice")
 # A piece and its square are one token, the square it goes to the next: a move is two tokens, never split otherwise.
@@ -98,15 +106,12 @@ def train_tokenizer() -> Tokenizer:
     for name in games.list_games():
         game = games.get_game(name)
         squares = [f"{f}{r}" for f in "abcdefghi"[: game.files] for r in range(1, game.ranks + 1)]
-        letters = ["", *(piece.letter for piece in game.pieces)]
-        corpus += [f" {letter}{s}{s}" for letter in letters for s in squares] * 50
+        corpus += [f" {piece.letter}{s}{s}" for piece in game.pieces for s in squares] * 50
         for agent in ROSTER:
             for strength in STRENGTHS:
                 for setup in game.setups or (None,):
-                    text = prompt_text(
-                        system_text(game), agent.name, strength, agent.style, setup, []
-                    )
-                    corpus.append(text)
+                    text = persona_text(agent.name, strength, agent.style) + start_text(setup)
+                    corpus.append(system_text(game) + text + board_text(game.position()))
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
@@ -115,11 +120,13 @@ def train_tokenizer() -> Tokenizer:
 class Labels:
     """What the rules say of a game of n plies.
 
-    moves: the played moves as tokens, one list a ply. legal: [m, 3] ply, first and second token of each legal move.
-    board: [n, squares] what stands on each square before the ply, 0 for nothing.
+    moves: the played moves as tokens, one list a ply. lists: by ply, the list of pieces that the transcript has before
+    it. legal: [m, 3] ply, first and second token of each legal move. board: [n, squares] what stands on each square
+    before the ply, 0 for nothing.
     """
 
     moves: list[list[int]]
+    lists: dict[int, list[int]]
     legal: Ids
     board: npt.NDArray[np.uint8]
 
@@ -158,10 +165,13 @@ class Sequences:
         }
         position = game.position(setup=record.setup)
         moves: list[list[int]] = []
+        lists: dict[int, list[int]] = {}
         legal: list[tuple[int, int, int]] = []
         board = np.zeros((len(record.moves), game.files * game.ranks), dtype=np.uint8)
         for ply, played in enumerate(record.moves):
             pieces = position.pieces()
+            if ply % BOARD_PLIES == 0:
+                lists[ply] = self._tokenizer.encode(board_text(position)).ids
             for square, letter in pieces.items():
                 board[ply, square_number(square, game.files)] = kinds[letter]
             for move in position.legal_moves():
@@ -174,7 +184,7 @@ class Sequences:
                 if move == played:
                     moves.append(tokens)
             position.push(played)
-        return Labels(moves, np.array(legal, dtype=np.int16).reshape(-1, 3), board)
+        return Labels(moves, lists, np.array(legal, dtype=np.int16).reshape(-1, 3), board)
 
     def build(self, record: Record, rng: random.Random) -> Sequence:
         """What follows the rules, as one side sees the game; the moves of both are learned if equally strong."""
@@ -190,6 +200,9 @@ class Sequences:
         labels = [IGNORE] * len(ids)
         starts = []
         for ply, tokens in enumerate(known.moves):
+            listed = known.lists.get(ply, [])
+            ids += listed
+            labels += [IGNORE] * len(listed)
             mine = both or ply % 2 == side
             learn = mine and (record.random[ply] == "0" or strength in LEARN_RANDOM)
             starts.append(len(ids))
@@ -261,7 +274,7 @@ def split(records: list[Record]) -> list[list[Record]]:
     """Groups of like length with at most TOKENS_PER_BATCH tokens each."""
     groups: list[list[Record]] = [[]]
     for record in sorted(records, key=lambda r: len(r.moves)):
-        if (len(groups[-1]) + 1) * (32 + 2 * len(record.moves)) > TOKENS_PER_BATCH:
+        if (len(groups[-1]) + 1) * (64 + 4 * len(record.moves)) > TOKENS_PER_BATCH:
             groups.append([])
         groups[-1].append(record)
     return [g for g in groups if g]

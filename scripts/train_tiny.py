@@ -48,10 +48,10 @@ from transformers import (
 
 import games
 
-MAX_LENGTH = 1024  # tokens; the longest prompt an agent may send
+MAX_LENGTH = 2048  # tokens; the longest prompt an agent may send
 DECAY_SHARE = 0.25
-LEGAL_WEIGHT = 0.5  # of -log(legal mass) beside the loss of the played moves
-BOARD_WEIGHT = 0.5  # of reading the board from the hidden state
+LEGAL_WEIGHT = 1.0  # of -log(legal mass) beside the loss of the played moves
+BOARD_WEIGHT = 3.0  # of reading the board from the hidden state
 BOARD_LAYER = 4  # whose output tells the board; the layers above are free to use it
 
 

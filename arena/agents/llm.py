@@ -49,11 +49,11 @@ class LlmPlayer:
         room = _room(config) + _shown_tokens(config, spec, engine)
         self._transcript = Transcript(config, spec, engine, engine.max_model_len - room)
         taken = len(self._transcript.ids)
-        if taken + ROOM_TOKENS + room - MAX_MOVE_TOKENS > engine.max_model_len:
+        more = ROOM_TOKENS + self._transcript.list_tokens + room - MAX_MOVE_TOKENS
+        if taken + more > engine.max_model_len:
             raise ConfigError(
-                f"The prompt of {config.name} for {spec.game} takes {taken} tokens and a game "
-                f"{ROOM_TOKENS + room - MAX_MOVE_TOKENS} more, but the model's context is "
-                f"{engine.max_model_len}; raise max_model_len or take another model."
+                f"The prompt of {config.name} for {spec.game} takes {taken} tokens and a game {more} more, but "
+                f"the model's context is {engine.max_model_len}; raise max_model_len or take another model."
             )
 
     async def move(self, view: GameView) -> MoveChoice:

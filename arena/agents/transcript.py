@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from arena import config as cfg
 from arena.agents.base import EngineClient, GameView
-from arena.prompts import move_text, persona_text, start_text, system_text
+from arena.prompts import board_text, persona_text, pushed_parts, system_text, transcript_parts
 from arena.types import GameSpec
-from games import Position, get_game
+from games import get_game
 
 KEPT_PLIES = 16  # of the transcript, when it has to be restarted
 
@@ -26,19 +26,25 @@ class Transcript:
         self._engine = engine
         self._limit = limit
         self._notation = config.notation or game.notations[0]
+        self._board_plies = config.board_plies
         system = system_text(game, spec.rules, self._notation, config.mode)
         persona = persona_text(config.name, config.strength, config.style)
         self._persona = [*engine.tokenizer.encode_prompt(system), *self.encode(persona)]
         self._position = game.position(spec.start_fen, spec.rules, spec.setup)
         fen = self._position.start_fen
-        start = None if fen == game.start_fen else spec.setup or fen
-        self.ids = [*self._persona, *self.encode(start_text(start))]
+        self._start = None if fen == game.start_fen else spec.setup or fen
+        self.ids = self._from(0)
+        listed = board_text(self._position) if config.board_plies else ""
+        self.list_tokens = len(
+            self.encode(listed)
+        )  # of the pieces at the start, which are the most
         self.restarted_at = 0  # the number of moves at the last restart, 0 before the first
 
     def follow(self, view: GameView) -> None:
         """Append the moves that are new since the last call, minding the limit after each one."""
         for move in view.moves[self._position.ply :]:
-            self.ids = [*self.ids, *self._pushed(self._position, move)]
+            parts = pushed_parts(self._position, move, self._notation, self._board_plies)
+            self.ids = self.ids + [token for part in parts for token in self.encode(part)]
             if len(self.ids) > self._limit:
                 self._restart()
 
@@ -49,28 +55,20 @@ class Transcript:
         """Legal moves of the present position, in UCI, as this agent reads and writes them."""
         return [self._position.notation(move, self._notation) for move in moves]
 
-    def _pushed(self, position: Position, move: str) -> tuple[int, ...]:
-        ids = self.encode(move_text(position.notation(move, self._notation)))
-        position.push(move)
-        return ids
-
     def _restart(self) -> None:
         """Start from the position `KEPT_PLIES` ago, or less where that takes over half the room."""
-        kept = min(KEPT_PLIES, self._position.ply)
-        ids = self._from(self._position.ply - kept)
+        ply = self._position.ply
+        kept = min(KEPT_PLIES, ply)
+        ids = self._from(ply - kept)
         while kept and len(ids) > (len(self._persona) + self._limit) // 2:
             kept //= 2
-            ids = self._from(self._position.ply - kept)
+            ids = self._from(ply - kept)
         self.ids = ids
-        self.restarted_at = self._position.ply
+        self.restarted_at = ply
 
     def _from(self, ply: int) -> list[int]:
         """The prompt with a transcript that begins at `ply`."""
-        position = self._position.copy()
-        moves = position.moves()[ply:]
-        while position.ply > ply:
-            position.pop()
-        ids = [*self._persona, *self.encode(start_text(position.fen()))]
-        for move in moves:
-            ids += self._pushed(position, move)
-        return ids
+        parts = transcript_parts(
+            self._position, self._notation, self._start, self._board_plies, first=ply
+        )
+        return self._persona + [token for part in parts for token in self.encode(part)]

@@ -109,10 +109,10 @@ class Board(State):
         return notation.lan(self, self._checked(move))
 
     def long(self, move: Move) -> str:
-        """A legal move as its piece's letter and its UCI. Raises `IllegalMove`.
+        """A legal move as its piece's letter in a FEN and its UCI. Raises `IllegalMove`.
 
         >>> Board().long(Move.from_uci("b1c3"))
-        'Hb1c3'
+        'Nb1c3'
         """
         return notation.long(self, self._checked(move))
 

@@ -7,7 +7,7 @@ from games.janggi.rules import RULE_SETS, Rules
 _PASS = "a pass is the general's own point twice, like"
 NOTATIONS = {
     "long": (
-        "as the piece's letter and both points, like Hb1c3; K is the general, A the guard, H the horse, E the "
+        "as the piece's letter and both points, like Nb1c3; K is the general, A the guard, N the horse, B the "
         f"elephant, R the chariot, C the cannon and P the soldier; {_PASS} Ke2e2"
     ),
     "uci": f"as the point a piece leaves and the point it goes to, like a4a5; {_PASS} e2e2",

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from games.core import AmbiguousMove, IllegalMove
-from games.janggi.geometry import SQUARE_NAMES
+from games.janggi.geometry import LETTERS, SQUARE_NAMES
 from games.janggi.korean import point_digits
 from games.janggi.move import Move
 
@@ -55,8 +55,8 @@ def lan(board: Board, move: Move) -> str:
 
 
 def long(board: Board, move: Move) -> str:
-    """A legal move as its piece's letter and its UCI, without marks: `Hb1c3`, `Ke2e2` for a pass."""
-    return f"{_LETTERS[board.squares[move.from_square] & 7]}{move.uci()}"
+    """A legal move as its piece's letter in a FEN and its UCI: `Nb1c3`, `Ke2e2` for a pass."""
+    return f"{LETTERS[board.squares[move.from_square] & 7]}{move.uci()}"
 
 
 def digits(board: Board, move: Move) -> str:

@@ -29,6 +29,7 @@ from tests.arena.fakes import FakeEngine, agents, game_spec
 DRAGON = cfg.LlmAgent(
     name="Dragon", strength="master", style="You attack.", temperature=0.5, top_p=0.9, min_p=0.1
 )
+BLIND = DRAGON.model_copy(update={"board_plies": 0})
 
 
 def view_of(position: games.Position, **changes: Any) -> GameView:
@@ -199,8 +200,11 @@ def new_llm(
 
 
 def expected(spec: GameSpec, start: str | None, moves: list[str]) -> str:
-    rules = system_text(games.get_game(spec.game), spec.rules)
-    return prompt_text(rules, DRAGON.name, DRAGON.strength, DRAGON.style, start, moves)
+    game = games.get_game(spec.game)
+    position = game.position(spec.start_fen, spec.rules, spec.setup)
+    for move in moves:
+        position.push(move)
+    return prompt_text(system_text(game, spec.rules), DRAGON, start, position)
 
 
 async def follow(
@@ -227,7 +231,7 @@ async def test_request_of_a_language_model() -> None:
     view = view_of(position, run_id=3, number=8)
     choice = await agent.move(view)
 
-    assert engine.prompts == [expected(spec, None, ["Pa4a5"])]
+    assert engine.prompts == [expected(spec, None, ["a4a5"])]
     choices, params, request_id = engine.requests[0]
     assert list(choices) == [f" {position.notation(m, 'long')}" for m in view.legal_moves]
     assert (params.scoring, params.temperature, params.top_p, params.min_p) == (
@@ -246,7 +250,7 @@ async def test_request_of_a_language_model() -> None:
     assert (choice.legal_mass, choice.entropy) == (0.75, 1.25)
     assert (choice.queue_s, choice.prefill_s, choice.decode_s) == (0.1, 0.2, 0.3)
     assert (choice.cached_tokens, choice.scored_rows) == (5, 6)
-    assert choice.prompt_tokens == len(expected(spec, None, ["Pa4a5"]))
+    assert choice.prompt_tokens == len(expected(spec, None, ["a4a5"]))
     assert not choice.prompt_restarted
 
 
@@ -260,7 +264,7 @@ async def test_masked_scoring_has_no_distribution() -> None:
 
 async def test_each_prompt_begins_with_the_one_before() -> None:
     engine = FakeEngine()
-    agent, spec = new_llm(engine, game="janggi")
+    agent, spec = new_llm(engine, BLIND, game="janggi")
     await follow(agent, spec, side=1, plies=30)
     assert len(engine.prompts) == 15
     for before, after in zip(engine.prompts, engine.prompts[1:], strict=False):
@@ -288,11 +292,15 @@ async def test_prompt_names_an_unusual_start(changes: dict[str, Any], start: str
 
 
 @pytest.mark.parametrize("side", [0, 1])
-async def test_transcript_restarts_at_the_context_limit(side: int) -> None:
+@pytest.mark.parametrize(("config", "limit"), [(BLIND, 1150), (DRAGON, 1600)])
+async def test_transcript_restarts_at_the_context_limit(
+    side: int, config: cfg.LlmAgent, limit: int
+) -> None:
     """The game goes on and says where it restarted; resumed, it has the same prompts and flags."""
-    limit = 1150  # bytes; rules and persona take about 850
-    engine = FakeEngine(limit)
-    agent, spec = new_llm(engine, game="janggi")
+    engine = FakeEngine(
+        limit
+    )  # bytes; rules and persona take about 850, a list of pieces up to 160
+    agent, spec = new_llm(engine, config, game="janggi")
     choices = await follow(agent, spec, side=side, plies=110)
     restarts = [i for i, choice in enumerate(choices) if choice.prompt_restarted]
     assert len(restarts) >= 2
@@ -302,7 +310,7 @@ async def test_transcript_restarts_at_the_context_limit(side: int) -> None:
 
     for from_ply in range(0, 110, 29):
         other = FakeEngine(limit)
-        resumed, _ = new_llm(other, game="janggi")
+        resumed, _ = new_llm(other, config, game="janggi")
         again = await follow(resumed, spec, side=side, plies=110, from_ply=from_ply)
         assert again == choices[len(choices) - len(again) :]
         assert other.prompts == engine.prompts[len(choices) - len(again) :]
@@ -310,7 +318,7 @@ async def test_transcript_restarts_at_the_context_limit(side: int) -> None:
 
 async def test_restarted_prompt_shows_the_position_and_the_last_moves() -> None:
     engine = FakeEngine(1250)
-    agent, spec = new_llm(engine, game="janggi")
+    agent, spec = new_llm(engine, BLIND, game="janggi")
     choices = await follow(agent, spec, side=0, plies=110)
     first = next(i for i, choice in enumerate(choices) if choice.prompt_restarted)
     start, _, moves = engine.prompts[first].split("Start: ")[1].partition("\n\nGame:")
@@ -329,7 +337,7 @@ def test_prompt_that_does_not_fit_is_refused_before_the_first_game() -> None:
     chess = game_spec("chess", agents=agents("random", "Dragon"))
     janggi = game_spec("janggi", run_id=2, agents=agents("random", "Dragon"))
     with pytest.raises(ConfigError, match="Dragon for janggi"):  # also behind one that fits
-        check_context([chess, janggi], FakeEngine(900))
+        check_context([chess, janggi], FakeEngine(1150))
     with pytest.raises(
         ConfigError, match=r"The prompt of Dragon for janggi takes \d+ tokens .* 512"
     ):

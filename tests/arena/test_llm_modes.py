@@ -34,7 +34,7 @@ async def test_a_thought_is_written_first_and_then_a_legal_move_is_chosen() -> N
     assert choice.thoughts == "I attack."
     [(prompt, params, _)] = engine.written
     system = system_text(games.get_game("chess"), mode="think")
-    base = prompt_text(system, "Heron", "club", "", None, ["e2e4", "e7e5"])
+    base = prompt_text(system, config, None, view_of(spec, ["e2e4", "e7e5"]).position)
     assert prompt == f"{base}\n\nThoughts:"
     assert params.max_tokens == 50 and params.stop == ("\n\n",)
     assert engine.prompts == [f"{base}\n\nThoughts: I attack.\n\nAnswer:"]
@@ -101,7 +101,7 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
     for notation in game.notations:
         config = model(notation=notation, show_position=True, show_legal_moves=True)
         spec = game_spec(name, agents=(config, config))
-        position, moves, shown = game.position(), [], []
+        position, moves = game.position(), []
         engine = FakeEngine()
         agent = build_agent(config, spec, engine)
         for _ in range(12):
@@ -111,22 +111,19 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
                 choices, _, _ = engine.requests[-1]
                 assert list(choices) == [f" {text}" for text in legal]
                 system = system_text(game, notation=notation)
-                assert engine.prompts[-1] == prompt_text(
-                    system, "Heron", "club", "", None, shown
-                ) + (
+                assert engine.prompts[-1] == prompt_text(system, config, None, position) + (
                     f"\n\nPosition: {position.fen()}\n{position.ascii()}"
                     f"\n\nLegal moves: {' '.join(legal)}\n\nAnswer:"
                 )
                 assert all(position.parse(text).move for text in legal)
             moves.append(draw.choice(position.legal_moves()))
-            shown.append(position.notation(moves[-1], notation))
             position.push(moves[-1])
 
 
 async def test_a_long_game_restarts_its_transcript_and_leaves_room_for_the_thoughts() -> None:
     config = model(mode="think", notation="san")
     spec = game_spec(agents=(config, config))
-    engine = Writing(*[" Hm."] * 80, max_model_len=1050)
+    engine = Writing(*[" Hm."] * 80, max_model_len=1500)
     agent = build_agent(config, spec, engine)
     position, draw, restarts = games.get_game("chess").position(), random.Random(1), 0
     while position.ply < 160 and not position.outcome():

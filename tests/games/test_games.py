@@ -59,8 +59,8 @@ def test_record(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("chess", "c0b0661d4bb081ce097e48753045810eb1b1de7d37fce71e4411866246efd7ee"),
-        ("janggi", "ffd3edb1823272529decae7c47e8807157565b7959325ac27f43c7a75fc89645"),
+        ("chess", "2ac895ec8845237b5272985895df16f9dadcceddda8bca29bc1940747c95611f"),
+        ("janggi", "2557b52860c383805ed9d83ae8f0787bf18c68fad9ac040db0645d832b43dedb"),
     ],
 )
 def test_rules_text_is_the_one_the_bundled_model_was_trained_on(name: str, digest: str) -> None:
