@@ -12,6 +12,7 @@ from arena.config import bundled_model
 from arena.runtime.local import LocalEngine
 from arena.types import GameSpec, MoveRecord
 from engine import AsyncLLM, EngineConfig
+from games import get_game
 from tests.arena.fakes import agents, game_spec, played
 
 
@@ -34,13 +35,18 @@ async def test_each_ply_computes_only_what_is_new(engine: LocalEngine) -> None:
         game_spec(game, number=n, agents=agents("Heron", "Dragon"), max_plies=12)
         for n, game in enumerate(("chess", "janggi", "janggi"), start=1)
     ]
-    for records in await asyncio.gather(*(records_of(spec, engine) for spec in specs)):
+    played = await asyncio.gather(*(records_of(spec, engine) for spec in specs))
+    for spec, records in zip(specs, played, strict=True):
+        position = get_game(spec.game).position()
+        shown = []
+        for record in records:
+            shown.append(position.notation(record.choice.uci, "long"))
+            position.push(record.choice.uci)
         for record in records[2:]:
             prompt, cached = record.choice.prompt_tokens, record.choice.cached_tokens
             assert prompt is not None
             assert cached is not None
-            answered = records[record.ply - 1].choice.uci
-            new = len(engine.tokenizer.encode_choice(f" {answered}"))
+            new = len(engine.tokenizer.encode_choice(f" {shown[record.ply - 1]}"))
             assert prompt - cached <= new + 1
             assert 0 < (record.choice.legal_mass or 0) <= 1
             assert record.choice.uci in record.choice.distribution
