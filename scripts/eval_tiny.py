@@ -102,7 +102,7 @@ def wilson(score: float, count: int) -> list[float]:
     z = 1.96
     middle = (score + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(score * (1 - score) / count + (z / 2 / count) ** 2)
-    return [round(x, 4) for x in (score, middle - half, middle + half)]
+    return [round(x, 4) for x in (score, max(middle - half, 0.0), min(middle + half, 1.0))]
 
 
 def match(game: str, model: str, opponent: str, count: int, folder: Path) -> Figures:
