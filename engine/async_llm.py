@@ -71,7 +71,6 @@ class AsyncLLM:
         self._aborts: deque[Request] = deque()
         self._unpins: deque[str] = deque()
         self._live: dict[str, tuple[Request, _Caller]] = {}
-        self._outcome: Sequence[tuple[Request, Event]] = []  # of the last step, not handed out yet
         self._closing = False
         self._failure: EngineError | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -225,10 +224,7 @@ class AsyncLLM:
         )
         try:
             while self._take():
-                self._outcome = self._core.step(self._hand_out)
-                # While a GPU is at the next step there is time to hand out what this one brought.
-                if not (self._core.overlaps and self._core.busy):
-                    self._hand_out()
+                self._deliver(self._core.step())
         except (
             Exception
         ) as unexpected:  # a defect of the engine itself: every caller must hear of it
@@ -236,7 +232,6 @@ class AsyncLLM:
                 f"The engine stopped after an internal error ({unexpected!r}); build a new one."
             )
             error.__cause__ = unexpected
-        self._hand_out()
         with self._wake:
             self._closing = True
             if not isinstance(error, Aborted):
@@ -244,10 +239,6 @@ class AsyncLLM:
             left = [request for request, _ in self._live.values()]
         self._deliver([(request, error) for request in left])
         self._core.close()
-
-    def _hand_out(self) -> None:
-        events, self._outcome = self._outcome, []
-        self._deliver(events)
 
     def _take(self) -> bool:
         """Wait for something to do and take the callers' orders; False when the engine is to end."""

@@ -7,6 +7,7 @@ in any thread; everything else belongs to the thread that steps.
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from engine.loader import load_decoder
 from engine.memory import first_line, load_failure, memory_of, slots_of, step_failure
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
 from engine.request import ChoiceTask, Request, Status
-from engine.runner import ModelRunner, scored_nodes, scored_rows
+from engine.runner import ModelRunner, Result, scored_nodes, scored_rows
 from engine.scheduler import Chunk, Scheduler
 from engine.text import TextTask
 from engine.tokenizer import Tokenizer, tokenizer_of
@@ -51,6 +52,22 @@ _RATE_WINDOW_S = 10.0
 _NOT_A_NUMBER = (
     "The model's outputs are not numbers; try dtype float32, else fetch the model again."
 )
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A step whose results are still to come, and what waits for them."""
+
+    chunks: list[Chunk]
+    finish: Callable[[], list[Result]]
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether a request of it goes on from its result: the next step is larger with that than without."""
+        return any(
+            chunk.end >= chunk.request.num_rows and chunk.request.edge_logprobs is None
+            for chunk in self.chunks
+        )
 
 
 class EngineCore:
@@ -114,6 +131,7 @@ class EngineCore:
         self._rates: deque[tuple[float, int]] = deque()
         self.metrics = _metrics(config.model, self.stats)
         self.steps = 0
+        self._flight: _Flight | None = None
         self._finished = self._failed = 0
         self._prompt_tokens = self._cached_tokens = self._computed_tokens = 0
         self._scored_rows = self._generated_tokens = 0
@@ -176,55 +194,77 @@ class EngineCore:
 
     @property
     def overlaps(self) -> bool:
-        """Whether the host has time while a step is computed."""
+        """Whether the host prepares one step while another is computed."""
         return self.device.type == "cuda"
 
     @property
     def busy(self) -> bool:
-        return bool(self.scheduler.num_waiting or self.scheduler.running)
+        waiting = self.scheduler.num_waiting or self.scheduler.running
+        return bool(waiting) or self._flight is not None
 
     def unpin(self, pin: str) -> bool:
         """Give up what the request of this name pinned. False if nothing of that name is pinned."""
         return self.scheduler.unpin(pin)
 
-    def step(self, meanwhile: Callable[[], None] | None = None) -> list[tuple[Request, Event]]:
-        """One pass through the weights. Returns what it brought, in order.
+    def step(self) -> list[tuple[Request, Event]]:
+        """One pass through the weights. Returns what was brought, in order.
 
-        meanwhile: what the host has to do besides, called when a GPU has got its work (see `overlaps`).
-        It may not touch the engine.
+        Where the host works beside the device, the step that was begun here is still being computed and what is
+        returned was brought by the one before it. It is begun before those results are there, unless some of its
+        rows would go on from them.
         """
         events = self._expire()
+        try:
+            before, self._flight = self._flight, None
+            if before is not None and before.leads_on:
+                events += self._collect(before)
+                before = None
+            self._flight = self._launch()
+            if before is not None:
+                events += self._collect(before)
+            elif self._flight is not None and not self.overlaps:
+                now, self._flight = self._flight, None
+                events += self._collect(now)
+        except (RuntimeError, MemoryError) as error:  # torch says RuntimeError when memory runs out
+            self._flight = None
+            return events + self._fail_all(error)
+        return events
+
+    def _launch(self) -> _Flight | None:
+        """Begin the next step, if there is something to compute."""
         chunks = self.scheduler.schedule()
         if not chunks:
-            return events
+            return None
         now = time.monotonic()
         for chunk in chunks:
             if chunk.request.started_at is None:
                 chunk.request.started_at = now
-        try:
-            finish = self.runner.launch(chunks)
-            if self.metrics is not None:
-                self.metrics.observe_step(chunks)
-            if meanwhile is not None:
-                meanwhile()
-            results = finish()
-        except (RuntimeError, MemoryError) as error:  # torch says RuntimeError when memory runs out
-            return events + self._fail_all(error)
+        finish = self.runner.launch(chunks)
+        if self.metrics is not None:
+            self.metrics.observe_step(chunks)
+        return _Flight(chunks, finish)
+
+    def _collect(self, flight: _Flight) -> list[tuple[Request, Event]]:
+        """Wait for a step's results; what they brought."""
+        results = flight.finish()
+        events: list[tuple[Request, Event]] = []
         now = time.monotonic()
-        rows = sum(chunk.end - chunk.start for chunk in chunks)
+        rows = sum(chunk.end - chunk.start for chunk in flight.chunks)
         self.steps += 1
         self._rates.append((now, rows))
         while self._rates[0][0] < now - _RATE_WINDOW_S:
             self._rates.popleft()
-        for chunk, result in zip(chunks, results, strict=True):
+        for chunk, result in zip(flight.chunks, results, strict=True):
             self._count(chunk, now)
             request = chunk.request
-            if result is not None and not _is_number(result):
+            if result is None or request.status is Status.DONE:  # aborted meanwhile
+                continue
+            if not _is_number(result):
                 self.abort(request)
                 events.append((request, EngineError(_NOT_A_NUMBER)))
             elif isinstance(result, int):
                 events += self._took_token(request, result, now)
-            elif result is not None and (output := self._took_scores(chunk, result, now)):
+            elif output := self._took_scores(chunk, result, now):
                 self._finished += 1
                 events.append((request, output))
         for _, event in events:
@@ -323,7 +363,7 @@ class EngineCore:
         first, last = scored_nodes(chunk)
         edges = task.tree.first_edges
         request.edge_logprobs[edges[first] : edges[last]] = scores
-        if request.num_left:
+        if chunk.end < request.num_rows:
             return None
         logs, mass, entropy = normalise(task.tree.log_probabilities(request.edge_logprobs))
         choice = draw(logs, task.texts, task.params, request.seed)

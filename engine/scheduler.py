@@ -130,6 +130,8 @@ class Scheduler:
         for request, long in zip(list(self.running), is_long, strict=True):
             if request.status is not Status.RUNNING:
                 continue  # preempted for the sake of an earlier one
+            if not request.num_left:
+                continue  # its last rows are in the step that is being computed
             if long and not request.stalled:
                 later.append(request)
             elif long:
@@ -317,7 +319,11 @@ class Scheduler:
     def _preempt_after(self, request: Request, chunks: list[Chunk]) -> bool:
         """Put back, of the running requests behind this one, that with the least work to lose."""
         scheduled = {id(chunk.request) for chunk in chunks}
-        behind = [r for r in self.running if r.order > request.order and id(r) not in scheduled]
+        behind = [
+            r
+            for r in self.running
+            if r.order > request.order and r.num_left and id(r) not in scheduled
+        ]
         if not behind:
             return False
         lost = {id(r): self._own_rows(r) for r in behind}
