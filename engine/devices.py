@@ -26,6 +26,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ModelLoadError(f"There is no device {name!r}; use auto, cpu or cuda.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ModelLoadError(f"The engine does not run on {name!r}; use auto, cpu or cuda.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ModelLoadError("There is no CUDA device here; use device auto or cpu.")
     return device

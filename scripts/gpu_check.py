@@ -50,6 +50,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(arguments)
     if unknown := [name for name in args.sections if name not in names]:
         parser.error(f"there is no section {unknown[0]!r}; use {', '.join(names)}")
+    if args.device == "cpu" and not args.quick:
+        parser.error("on cpu only --quick works: the shapes of large models would take days")
+    if args.limit <= 0:
+        parser.error("--limit takes a number of seconds above 0")
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        parser.error(f"--out {args.out} is a file; name a folder")
     return args
 
 
@@ -80,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         ]
         limit = args.limit - (time.monotonic() - started)
         report = harness.run_all(sections, context, out, limit)
-    print(f"\n{harness.table(context.rows)}")
+    print(f"\n{harness.table(context.rows, verdicts=not args.quick)}")
     print(f"\n{time.monotonic() - started:.0f} s in all; all figures: {out / 'gpu_check.json'}")
     return int(any("error" in found for found in report["sections"].values()))
 

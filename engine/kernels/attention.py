@@ -390,6 +390,10 @@ def _lanes(group: int, head_dim: int, dtype: torch.dtype, in_order: bool) -> tup
     """Rows of a tile where few rows have keys in common, and where many have: a matrix product has these times the
     query heads of a group. Two sums at a time, as in order, want twice the registers."""
     wide = 64 if dtype.itemsize == 2 and head_dim <= 128 and not in_order else 32
+    if (
+        dtype.itemsize == 4 and head_dim > 64
+    ):  # products in full precision hold their operands in registers
+        wide = 16
     padded = triton.next_power_of_2(group)
     return max(16 // padded, 1), max(wide // padded, 1)
 
@@ -406,7 +410,10 @@ def _sizes(kv_heads: int, group: int, dim: int) -> dict[str, object]:
 
 def _block(head_dim: int, dtype: torch.dtype, plan: TilePlan, group: int) -> dict[str, int]:
     """Keys of a step of a tile, and how it is compiled: what spills no registers on sm_80 and sm_90
-    (`scripts/compile_kernels.py`). Sums in order, and those of 64 rows, are spread over more threads."""
+    (`scripts/compile_kernels.py`). Sums in order, those of 64 rows, and large ones of float32 are spread over more
+    threads."""
+    if dtype.itemsize == 4 and head_dim > 64:
+        return {"BLOCK_N": 16 if head_dim <= 128 else 32, "num_warps": 8, "num_stages": 2}
     small = dtype.itemsize == 2 and head_dim <= 128
     many = small and plan.shape.lanes * triton.next_power_of_2(group) >= 64
     warps = 8 if many or (plan.in_order and dtype.itemsize == 2) else 4
@@ -485,11 +492,45 @@ def _choices(
     }
 
 
+def attend_definition(
+    queries: Tensor,
+    pool: KVPool,
+    layer: int,
+    parts: Sequence[Part],
+    scale: float,
+    softcap: float | None = None,
+    window: int | None = None,
+) -> Tensor:
+    """What `attend_tiles` computes, in plain torch and float64: row by row over all keys that a row sees."""
+    cache, scales = pool.layer(layer)
+    out = torch.zeros_like(queries, dtype=torch.float64)
+    for part in parts:
+        span = part.span() if window is None else part.cut(part.span(), window)
+        at, seen = (torch.from_numpy(array).to(queries.device) for array in (span.slots, span.mask))
+        if scales is None:
+            kept = cache[at].double()
+        else:  # torch gathers no fp8
+            kept = cache.view(torch.int8)[at].view(cache.dtype).double() * scales[at].double()
+        ratio = queries.shape[1] // kept.shape[2]
+        keys, values = (kept[:, i].repeat_interleave(ratio, dim=1) for i in (0, 1))
+        rows = slice(part.first, part.first + len(span.mask))
+        scores = torch.einsum("rhd,khd->hrk", queries[rows].double(), keys) * scale
+        if softcap is not None:
+            scores = torch.tanh(scores / softcap) * softcap
+        weights = scores.masked_fill(~seen, float("-inf")).softmax(dim=-1)
+        out[rows] = torch.einsum("hrk,khd->rhd", weights, values)
+    return out
+
+
 def compiled_variants() -> Iterator[Variant]:
     """For the heads of SmolLM2-135M, Llama-3.1-8B and Gemma 3 4B (windows, soft caps), narrow and wide tiles."""
-    shapes = (("3 x 3 heads of 64", 3, 3, 64), ("8 x 4 heads of 128", 8, 4, 128))
+    shapes = (
+        ("3 x 3 heads of 64", 3, 3, 64),
+        ("8 x 4 heads of 128", 8, 4, 128),
+        ("4 x 2 heads of 256", 4, 2, 256),
+    )
     bf16 = torch.bfloat16
-    for name, kv_heads, group, dim in (*shapes, ("4 x 2 heads of 256", 4, 2, 256)):
+    for name, kv_heads, group, dim in shapes:
         for wide in (False, True):
             yield _variant(name, kv_heads, group, dim, bf16, wide)
         yield _variant(name, kv_heads, group, dim, bf16, True, in_order=True)
@@ -497,7 +538,9 @@ def compiled_variants() -> Iterator[Variant]:
         yield _variant(name, kv_heads, group, dim, bf16, True, kept="*u8:16")
         yield _merge_variant(name, kv_heads, group, dim)
     yield _variant("4 x 2 heads of 256", 4, 2, 256, bf16, True, window=True, softcap=True)
-    yield _variant("3 x 3 heads of 64", 3, 3, 64, torch.float32, True, in_order=True)
+    for name, kv_heads, group, dim in shapes:
+        for in_order in (False, True):
+            yield _variant(name, kv_heads, group, dim, torch.float32, True, in_order=in_order)
 
 
 def _variant(

@@ -221,17 +221,23 @@ def _machine(context: Context) -> dict[str, Any]:
     return found
 
 
+# Of one chip there are cards with less memory and slower memory, so only these very names are known.
+_DATA_SHEETS = {
+    "NVIDIA A100-SXM4-80GB": "A100 80GB SXM",
+    "NVIDIA H100 80GB HBM3": "H100 SXM",
+    "NVIDIA H200": "H200 SXM",
+    "NVIDIA L4": "L4",
+    "NVIDIA GeForce RTX 4090": "RTX 4090",
+}
+
+
 def rates_of(device: torch.device) -> capacity.Device:
     """The data sheet's rates of the device at hand; measured ones of a processor or an unknown GPU."""
     if device.type != "cuda":
         return capacity.measure_cpu(torch.float32, seconds=0.1)
     name = torch.cuda.get_device_name(device)
-    for known in capacity.DEVICES.values():
-        if (
-            known.name.split()[0 if "RTX" not in known.name else 1]
-            in name.replace("-", " ").split()
-        ):
-            return known
+    if name in _DATA_SHEETS:
+        return capacity.DEVICES[_DATA_SHEETS[name]]
     measured = ceilings(device)
     total = torch.cuda.get_device_properties(device).total_memory
     return capacity.Device(name, measured["bandwidth"], measured["bf16"], measured["bf16"], total)
@@ -264,12 +270,16 @@ def ceilings(device: torch.device) -> dict[str, float]:
     }
 
 
-def table(rows: list[Row]) -> str:
-    """The rows below each other, in columns."""
+def table(rows: list[Row], verdicts: bool = True) -> str:
+    """The rows below each other, in columns. verdicts: whether a goal says if it was reached."""
     width = max((len(row.name) for row in rows), default=0)
     middle = max((len(row.value) for row in rows if len(row.value) < 60), default=0)
     lines = []
     for row in rows:
-        mark = "" if row.reached is None else (" reached" if row.reached else " MISSED")
+        mark = (
+            ""
+            if row.reached is None or not verdicts
+            else (" reached" if row.reached else " MISSED")
+        )
         lines.append(f"{row.name:<{width}}  {row.value:<{middle}}  {row.goal}{mark}".rstrip())
     return "\n".join(lines)

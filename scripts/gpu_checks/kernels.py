@@ -343,36 +343,6 @@ def _parts(
     return parts
 
 
-def _attend64(
-    queries: Tensor,
-    pool: KVPool,
-    parts: list[Part],
-    scale: float,
-    cap: float | None,
-    window: int | None,
-) -> Tensor:
-    """Row by row as it is defined."""
-    out = torch.zeros_like(queries, dtype=torch.float64)
-    for part in parts:
-        span = part.span() if window is None else part.cut(part.span(), window)
-        rows = slice(part.first, part.first + len(span.mask))
-        at = torch.from_numpy(span.slots).to(queries.device)
-        data, scales = pool.layer(0)
-        if scales is None:
-            kept = data[at].double()
-        else:
-            kept = data.view(torch.int8)[at].view(data.dtype).double() * scales[at].double()
-        ratio = queries.shape[1] // kept.shape[2]
-        keys, values = (kept[:, i].repeat_interleave(ratio, dim=1) for i in (0, 1))
-        scores = torch.einsum("rhd,khd->hrk", queries[rows].double(), keys) * scale
-        if cap is not None:
-            scores = torch.tanh(scores / cap) * cap
-        seen = torch.from_numpy(span.mask).to(queries.device)
-        weights = scores.masked_fill(~seen, float("-inf")).softmax(dim=-1)
-        out[rows] = torch.einsum("hrk,khd->rhd", weights, values)
-    return out
-
-
 _Setting = tuple[str, int | None, float | None, torch.dtype | None, bool]
 _SETTINGS: tuple[_Setting, ...] = (
     # name, window, soft cap, the cache's dtype, in order
@@ -431,6 +401,8 @@ def _attend(
     kept: torch.dtype | None,
     in_order: bool,
 ) -> Pairs:
+    from engine.kernels.attention import attend_definition
+
     heads, kv_heads, dim = sizes
     model = ModelConfig.from_dict(
         {
@@ -462,7 +434,7 @@ def _attend(
     )
     rows = sum(part.end - part.start for part in parts)
     queries = make.normal(rows, heads, dim, dtype=dtype)
-    right = _attend64(queries, pool, parts, model.attention_scale, cap, window)
+    right = attend_definition(queries, pool, 0, parts, model.attention_scale, cap, window)
     backend = make_attention("triton", model, device, dtype, in_order)
 
     def put(array: Any) -> Tensor:

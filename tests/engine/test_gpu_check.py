@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +76,43 @@ def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "no CUDA device" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "cpu"], "--quick"),
+        (["--limit", "-5"], "seconds above 0"),
+        (["--out", str(SCRIPTS / "gpu_check.py")], "is a file"),
+        (["kernel"], "there is no section"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_at_once(arguments: list[str], said: str) -> None:
+    command = [sys.executable, str(SCRIPTS / "gpu_check.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("NVIDIA H200", 4800e9),
+        ("NVIDIA H100 80GB HBM3", 3350e9),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA A100-SXM4-40GB", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA L40S", None),
+    ],
+)
+def test_a_slower_card_of_the_same_chip_is_measured_instead_of_looked_up(
+    harness: Any, monkeypatch: pytest.MonkeyPatch, name: str, known: float | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=1 << 30)
+    )
+    monkeypatch.setattr(harness, "ceilings", lambda _: {"bandwidth": 1.0, "bf16": 2.0})
+    assert harness.rates_of(torch.device("cuda")).bandwidth == (known or 1.0)
 
 
 @pytest.mark.slow

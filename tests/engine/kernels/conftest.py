@@ -1,7 +1,7 @@
 """Triton's interpreter does with bfloat16 what GPUs do not; these tests are about what GPUs do.
 
-It cuts float32 off where it is to be rounded, multiplies matrices of bfloat16 as if they were integers, and gives a
-row of a product bits that depend on its place.
+It cuts float32 off where it is to be rounded, makes garbage of integers that become bfloat16, multiplies matrices of
+bfloat16 as if they were integers, and gives a row of a product bits that depend on its place.
 """
 
 from typing import Any
@@ -16,8 +16,10 @@ _cast = InterpreterBuilder.cast_impl
 
 
 def _rounding_cast(self: InterpreterBuilder, src: TensorHandle, kind: Any) -> TensorHandle:
-    if (src.dtype.scalar, kind.scalar) != (tl.float32, tl.bfloat16):
+    if kind.scalar != tl.bfloat16 or src.dtype.scalar == tl.bfloat16:
         return _cast(self, src, kind)
+    if src.dtype.scalar != tl.float32:
+        src = _cast(self, src, tl.float32)
     rounded = torch.from_numpy(np.array(src.data, dtype=np.float32)).to(torch.bfloat16)
     return TensorHandle(rounded.view(torch.int16).numpy().view(np.uint16), kind.scalar)
 
