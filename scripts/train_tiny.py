@@ -7,7 +7,8 @@
 
 The loss is on the moves of one side per sequence, whose strength the persona names. Training can be killed and
 called again: it goes on from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays
-constant and falls to zero over the last quarter of the steps, so a run can be cut short by a smaller `--steps`.
+constant and falls to zero over the last quarter of the steps, so a run can be cut short by a smaller `--steps`. The log
+is log.jsonl in --work, and log.png where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -281,6 +282,36 @@ def train(args: argparse.Namespace) -> None:
             save()
             last_save = time.monotonic()
     save()
+    plot(args.work)
+
+
+def plot(work: Path) -> None:
+    """log.png beside log.jsonl: the losses of training, and of the held-out games."""
+    try:
+        import matplotlib
+
+        matplotlib.use("agg")
+        from matplotlib import pyplot
+    except ImportError:
+        print(
+            "matplotlib is absent: pip install 'arena[bench]', or matplotlib alone, draws the log"
+        )
+        return
+    # A run that was killed computed some steps again: the later line is what the weights came from.
+    entries = {e["step"]: e for e in map(json.loads, (work / "log.jsonl").open())}
+    log = [entries[step] for step in sorted(entries)]
+    seen = [entry for entry in log if "held_out" in entry]
+    units = {"move": "nats per token", "legal": "nats per token", "board": "nats per square"}
+    figure, panels = pyplot.subplots(1, len(units), figsize=(13, 4), layout="constrained")
+    for panel, (key, unit) in zip(panels, units.items(), strict=True):
+        panel.plot([e["step"] for e in log], [e[key] for e in log], lw=0.8, label="training")
+        for name in seen[0]["held_out"] if seen else ():
+            values = [e["held_out"][name][key] for e in seen]
+            panel.plot([e["step"] for e in seen], values, label=f"held out, {name}")
+        panel.set(xlabel="step", ylabel=unit, yscale="log", title=key)
+        panel.legend()
+    figure.savefig(work / "log.png", dpi=100)
+    pyplot.close(figure)
 
 
 def export(work: Path, folder: Path) -> None:
