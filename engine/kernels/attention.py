@@ -388,11 +388,10 @@ class TritonAttention:
 
 def _lanes(group: int, head_dim: int, dtype: torch.dtype, in_order: bool) -> tuple[int, int]:
     """Rows of a tile where few rows have keys in common, and where many have: a matrix product has these times the
-    query heads of a group. Two sums at a time, as in order, want twice the registers."""
+    query heads of a group. Two sums at a time, as in order, want twice the registers, and products of float32 hold
+    their operands in them."""
     wide = 64 if dtype.itemsize == 2 and head_dim <= 128 and not in_order else 32
-    if (
-        dtype.itemsize == 4 and head_dim > 64
-    ):  # products in full precision hold their operands in registers
+    if dtype.itemsize == 4 and head_dim > 64:
         wide = 16
     padded = triton.next_power_of_2(group)
     return max(16 // padded, 1), max(wide // padded, 1)

@@ -276,10 +276,7 @@ def table(rows: list[Row], verdicts: bool = True) -> str:
     middle = max((len(row.value) for row in rows if len(row.value) < 60), default=0)
     lines = []
     for row in rows:
-        mark = (
-            ""
-            if row.reached is None or not verdicts
-            else (" reached" if row.reached else " MISSED")
-        )
+        judged = verdicts and row.reached is not None
+        mark = (" reached" if row.reached else " MISSED") if judged else ""
         lines.append(f"{row.name:<{width}}  {row.value:<{middle}}  {row.goal}{mark}".rstrip())
     return "\n".join(lines)
