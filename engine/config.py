@@ -1,7 +1,7 @@
 """What an engine is built from. Plain data: it crosses process borders and imports nothing heavy."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_origin
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
     deterministic: bool = False
-    attention_backend: Literal[None, "torch", "triton"] = None
+    attention_backend: Literal["torch", "triton", None] = None
     num_threads: int | None = None
-    quantization: Literal[None, "int8", "int8_weight_only", "int4_weight_only"] = None
+    quantization: Literal["int8", "int8_weight_only", "int4_weight_only", None] = None
     load_format: Literal["auto", "dummy"] = "auto"
     enforce_eager: bool = False
     seed: int = 0
@@ -61,40 +61,28 @@ class EngineConfig:
             raise ValueError(
                 "EngineConfig.model is empty; give a model directory, id or GGUF file."
             )
-        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise ValueError(
-                f"EngineConfig.dtype is {self.dtype!r}; use auto, float32, bfloat16 or float16."
-            )
-        if self.load_format not in ("auto", "dummy"):
-            raise ValueError(
-                f"EngineConfig.load_format is {self.load_format!r}; use auto or dummy."
-            )
-        formats = (None, "int8", "int8_weight_only", "int4_weight_only")
-        if self.quantization not in formats:
-            raise ValueError(
-                f"EngineConfig.quantization is {self.quantization!r}; use {', '.join(formats[1:])} or None."
-            )
-        if self.kv_cache_dtype not in ("auto", "int8", "fp8"):
-            raise ValueError(
-                f"EngineConfig.kv_cache_dtype is {self.kv_cache_dtype!r}; use auto, int8 or fp8."
-            )
-        if self.attention_backend not in (None, "torch", "triton"):
-            raise ValueError(
-                f"EngineConfig.attention_backend is {self.attention_backend!r}; use torch, triton or None."
-            )
-        for name in (
-            "max_model_len",
-            "kv_cache_memory",
-            "num_threads",
-            "long_prefill_token_threshold",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"EngineConfig.{name} is {value}; it must be at least 1, or None.")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1."
-                )
-        if not 0.0 < self.gpu_memory_utilization <= 1.0:
-            raise ValueError("EngineConfig.gpu_memory_utilization must be above 0 and at most 1.")
+        for field in fields(self):
+            value, kind = getattr(self, field.name), field.type
+            if get_origin(kind) is Literal:
+                allowed = get_args(kind)
+                if value not in allowed:
+                    names = ", ".join(str(name) for name in allowed[:-1])
+                    raise _refused(field.name, value, f"use {names} or {allowed[-1]}")
+            elif kind in (int, int | None) and field.name != "seed":
+                optional = "" if kind is int else ", or None"
+                whole = type(value) is int and value > 0
+                if not whole and not (optional and value is None):
+                    raise _refused(
+                        field.name, value, f"it must be a whole number of at least 1{optional}"
+                    )
+            elif kind is bool and type(value) is not bool:
+                raise _refused(field.name, value, "use True or False")
+        if type(self.seed) is not int:
+            raise _refused("seed", self.seed, "it must be a whole number")
+        share = self.gpu_memory_utilization
+        if type(share) not in (int, float) or not 0 < share <= 1:
+            raise _refused("gpu_memory_utilization", share, "it must be above 0 and at most 1")
+
+
+def _refused(name: str, value: object, rule: str) -> ValueError:
+    return ValueError(f"EngineConfig.{name} is {value!r}; {rule}.")

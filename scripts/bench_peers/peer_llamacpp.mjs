@@ -15,7 +15,7 @@ const llama = await getLlama({
 });
 const model = await llama.loadModel({modelPath: gguf, gpuLayers: 0});
 const context = await model.createContext({
-    contextSize: Number(contextText) * sequences, sequences, batchSize: 512, threads
+    contextSize: Number(contextText), sequences, batchSize: 512, threads  // the size is of each sequence
 });
 const completions = Array.from(
     {length: sequences}, () => new LlamaCompletion({contextSequence: context.getSequence()})
