@@ -69,7 +69,7 @@ class Scheduler:
         self._queues: dict[str, list[Request]] = {}  # of each client that waits
         self._served: dict[str, int] = {}  # rows given to each client, on one scale for all
         self._clock = 0  # what the client served last had been given before
-        self._short_rows = 0  # rows of short requests in recent steps, fading away
+        self._short_rows = 0.0  # of short requests, the mean of recent steps
         self._arrivals = 0
 
     @property
@@ -141,11 +141,12 @@ class Scheduler:
         budget, cold = self._admit(budget, bool(later), chunks)
         budget += kept
         short = self.max_num_batched_tokens - budget
-        # The time of a step is what short requests wait: long prompts may at most double it.
-        self._short_rows = max(short, self._short_rows * 7 // 8)
+        # The time of its steps is what a short request waits: long prompts may about double it. A request comes with
+        # many rows and goes on with few, so it is the mean of some steps that counts.
+        self._short_rows += (short - self._short_rows) / 8
         allowed = self.long_rows
-        if self._short_rows:
-            allowed = min(max(self._short_rows, _MIN_LONG), allowed)
+        if short or self._short_rows >= 1:
+            allowed = min(max(int(self._short_rows), _MIN_LONG), allowed)
         allowed = min(allowed, budget)
         for request in later:
             if allowed > 0 and request.status is Status.RUNNING:
