@@ -41,7 +41,7 @@ class AttentionGroup:
     """B requests padded to Q query rows each, and to P keys each besides the S keys that all of them see.
 
     rows: [B * Q] batch rows (padding repeats row 0); shared: of S slots, and own: of B * P slots, the
-    `vectors_by_head`; bias: [B, 1, Q, P], 0 or -inf, or None if all is seen.
+    `vectors_by_head`; bias: [B, 1, Q, W], 0 or -inf, of the last W of the P keys, or None if all is seen.
     """
 
     shape: tuple[int, int, int, int]
@@ -113,10 +113,13 @@ def _pad(
         rows[i, :n] = np.arange(span.first, span.first + n)
         slots[i, : m - s] = span.slots[s:]
         mask[i, :n, : m - s] = span.mask[:, s:]
-        mask[i, n:, 0] = True  # padding must see something: a softmax over nothing is not a number
+        mask[i, n:] = True  # padding must see something: a softmax over nothing is not a number
     bias = None
     if not mask.all():
-        bias = torch.zeros((b, 1, q, p), dtype=dtype)
+        # What some row does not see stands at the end: the last keys of others, and what fills up the rectangle.
+        seen = int(mask.all(axis=(0, 1)).argmin())
+        mask = mask[:, :, seen - seen % _ALIGN :]
+        bias = torch.zeros((b, 1, *mask.shape[1:]), dtype=dtype)
         bias.masked_fill_(~torch.from_numpy(mask).unsqueeze(1), float("-inf"))
         bias = bias.to(device)
     return AttentionGroup(
@@ -170,7 +173,8 @@ def attend(
         if softcap is not None:
             scores.div_(softcap).tanh_().mul_(softcap)
         if group.bias is not None:
-            blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
+            hidden = blocks.view(kv_heads, b, ratio, q, p)[..., p - group.bias.shape[-1] :]
+            hidden.add_(group.bias)
         weights = torch.softmax(scores, dim=-1)
         blocks = weights[:, :, s:].view(kv_heads * b, ratio * q, p)
         result = torch.bmm(blocks, values)

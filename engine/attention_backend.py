@@ -116,7 +116,7 @@ class TorchAttention:
         device, dtype = self._device, self._dtype
         spans = [part.span() for part in parts]
         if self._deterministic:
-            return plan_in_order(spans, num_rows, device, dtype), None
+            return plan_in_order(spans, num_rows, self._kv_heads, device, dtype), None
         plan = plan_attention(spans, self._kv_heads, device, dtype)
         if self._window is None:
             return plan, None

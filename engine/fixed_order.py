@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from engine.attention import Span
-from engine.kv_pool import KVPool
+from engine.kv_pool import KVPool, vectors_by_head
 
 Ids = npt.NDArray[np.int64]
 
@@ -54,14 +54,15 @@ class _Piece:
 class OrderedGroup:
     """B requests of Q rows each, with S far keys that all rows see and P more, both multiples of 128.
 
-    rows: [B * Q]; shared: [S]; slots: [B * P]; bias: [B, 1, Q, P] or None; near: [B * Q * 16] slots;
-    near_bias: [B * Q, 1, 16]. Padding repeats the first row.
+    rows: [B * Q]. The `vectors_by_head` of shared: S slots, own: B * P slots, and near: 16 slots of each row, row by
+    row. bias: [B, 1, Q, W], of the last W of the P keys, or None; near_bias: [B * Q, 1, 16]. Padding repeats the first
+    row.
     """
 
     shape: tuple[int, int, int, int]
     rows: Tensor
     shared: Tensor
-    slots: Tensor
+    own: Tensor
     bias: Tensor | None
     near: Tensor
     near_bias: Tensor
@@ -82,7 +83,11 @@ class OrderedPlan:
 
 
 def plan_in_order(
-    spans: Sequence[Span], num_rows: int, device: torch.device, dtype: torch.dtype
+    spans: Sequence[Span],
+    num_rows: int,
+    num_kv_heads: int,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> OrderedPlan:
     """For the spans of a step. Rows beyond theirs, up to `num_rows`, are copies of the first ones in order."""
     pieces = [piece for span in spans for piece in _pieces(span)]
@@ -102,7 +107,7 @@ def plan_in_order(
     padded: list[OrderedGroup] = []
     first = 0
     for members in groups:
-        group = _pad(members, device, dtype)
+        group = _pad(members, num_kv_heads, device, dtype)
         b, q, _, _ = group.shape
         for at, piece in zip(range(first, first + b * q, q), members, strict=True):
             places[piece.rows] = np.arange(at, at + len(piece.rows))
@@ -136,7 +141,9 @@ def _pieces(span: Span) -> Iterator[_Piece]:
     yield _Piece(span.first + kept, span.slots[: fars.max()], fars, near, seen)
 
 
-def _pad(pieces: list[_Piece], device: torch.device, dtype: torch.dtype) -> OrderedGroup:
+def _pad(
+    pieces: list[_Piece], num_kv_heads: int, device: torch.device, dtype: torch.dtype
+) -> OrderedGroup:
     b = len(pieces)
     q = max(max(len(piece.rows) for piece in pieces), _MIN_QUERIES, -(-_MIN_GROUP // b))
     s = _num_shared(pieces)
@@ -158,6 +165,7 @@ def _pad(pieces: list[_Piece], device: torch.device, dtype: torch.dtype) -> Orde
             whole[i, :n], whole[i, n:] = part, part[0]
         slots[i, : m - s], slots[i, m - s :] = piece.slots[s:], piece.near[0, 0]
     hidden = np.arange(s, s + p) >= fars[:, :, None]
+    hidden = hidden[:, :, (int(fars.min()) - s) // _CHUNK * _CHUNK :]
     near_hidden = np.arange(_NEAR) >= seen.reshape(-1, 1, 1)
 
     def bias(mask: npt.NDArray[np.bool_]) -> Tensor:
@@ -167,13 +175,14 @@ def _pad(pieces: list[_Piece], device: torch.device, dtype: torch.dtype) -> Orde
     def ids(array: Ids) -> Tensor:
         return torch.from_numpy(array.ravel()).to(device)
 
+    by_head = vectors_by_head(near.ravel(), num_kv_heads).reshape(2, num_kv_heads, b * q, _NEAR)
     return OrderedGroup(
         shape=(b, q, p, s),
         rows=ids(rows),
-        shared=ids(pieces[0].slots[:s].copy()),
-        slots=ids(slots),
+        shared=ids(vectors_by_head(pieces[0].slots[:s], num_kv_heads)),
+        own=ids(vectors_by_head(slots.ravel(), num_kv_heads)),
         bias=bias(hidden[:, None]) if hidden.any() else None,
-        near=ids(near),
+        near=ids(by_head.swapaxes(1, 2)),
         near_bias=bias(near_hidden),
     )
 
@@ -202,8 +211,7 @@ def attend_in_order(
         b, q, p, s = group.shape
         far = s + p
         query = queries.index_select(0, group.rows).mul_(scale)
-        near = pool.read(layer, group.near).view(b * q, _NEAR, 2, kv_heads, dim)
-        near = near.permute(2, 0, 3, 1, 4).reshape(2, b * q * kv_heads, _NEAR, dim)
+        near = pool.read_by_head(layer, group.near).view(2, b * q * kv_heads, _NEAR, dim)
         scores = queries.new_empty((kv_heads, b * ratio * q, far + _NEAR))
         by_row = torch.bmm(query.view(b * q * kv_heads, ratio, dim), near[0].transpose(1, 2))
         by_row.view(b * q, heads, _NEAR).add_(group.near_bias)
@@ -212,9 +220,8 @@ def attend_in_order(
         if far:
             query = query.view(b, q, kv_heads, ratio, dim).permute(2, 0, 3, 1, 4)
             query = query.reshape(kv_heads, b * ratio * q, dim)
-            common = pool.read(layer, group.shared).permute(1, 2, 0, 3)
-            own = pool.read(layer, group.slots).view(b, p, 2, kv_heads, dim)
-            own = own.permute(2, 3, 0, 1, 4).reshape(2, kv_heads * b, p, dim)
+            common = pool.read_by_head(layer, group.shared)
+            own = pool.read_by_head(layer, group.own).view(2, kv_heads * b, p, dim)
             if s:
                 torch.bmm(query, common[0].transpose(1, 2), out=scores[:, :, :s])
             if p:
@@ -223,7 +230,8 @@ def attend_in_order(
                     query.view(kv_heads * b, ratio * q, dim), own[0].transpose(1, 2), out=blocks
                 )
                 if group.bias is not None:
-                    blocks.view(kv_heads, b, ratio, q, p).add_(group.bias)
+                    late = blocks.view(kv_heads, b, ratio, q, p)
+                    late[..., p - group.bias.shape[-1] :].add_(group.bias)
         weights = torch.softmax(scores, dim=-1)
         total = queries.new_zeros((kv_heads, b, ratio, q, dim), dtype=torch.float32)
         for at in range(0, s, _CHUNK):

@@ -32,10 +32,6 @@ class KVPool:
         """Keep keys_values [N, 2, kv_heads, head_dim] (keys, then values) in slots [N]."""
         self._data[layer].index_copy_(0, slots, keys_values)
 
-    def read(self, layer: int, slots: Tensor) -> Tensor:
-        """[N, 2, kv_heads, head_dim], keys then values, of slots [N]."""
-        return self._data[layer].index_select(0, slots)
-
     def read_by_head(self, layer: int, vectors: Tensor) -> Tensor:
         """[2, kv_heads, N, head_dim] of slots whose `vectors_by_head` these are: one head's keys beside each other."""
         read = self._data[layer].flatten(0, 2).index_select(0, vectors)
@@ -64,7 +60,7 @@ class QuantisedKVPool(KVPool):
         device: torch.device,
         kept: torch.dtype,
     ) -> None:
-        """dtype: of what `read` gives. kept: torch.int8 or torch.float8_e4m3fn."""
+        """dtype: of what `read_by_head` gives. kept: torch.int8 or torch.float8_e4m3fn."""
         super().__init__(num_layers, num_slots, num_kv_heads, head_dim, kept, device)
         self._dtype = dtype
         self._scales = torch.empty((*self._data.shape[:-1], 1), dtype=_SCALE, device=device)
@@ -76,17 +72,11 @@ class QuantisedKVPool(KVPool):
         self._bytes(layer).index_copy_(0, slots, rounded.view(torch.int8))
         self._scales[layer].index_copy_(0, slots, scales)
 
-    def read(self, layer: int, slots: Tensor) -> Tensor:
-        return self._read(self._bytes(layer), self._scales[layer], slots)
-
     def read_by_head(self, layer: int, vectors: Tensor) -> Tensor:
-        data, scales = self._bytes(layer).flatten(0, 2), self._scales[layer].flatten(0, 2)
-        read = self._read(data, scales, vectors)
+        rounded = self._bytes(layer).flatten(0, 2).index_select(0, vectors).view(self._data.dtype)
+        scales = self._scales[layer].flatten(0, 2).index_select(0, vectors)
+        read = rounded.float().mul_(scales.float()).to(self._dtype)
         return read.view(2, self.num_kv_heads, -1, read.shape[1])
-
-    def _read(self, data: Tensor, scales: Tensor, index: Tensor) -> Tensor:
-        rounded = data.index_select(0, index).view(self._data.dtype)
-        return rounded.float().mul_(scales.index_select(0, index).float()).to(self._dtype)
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor | None]:
         return self._data[layer], self._scales[layer]

@@ -190,7 +190,7 @@ def test_fixed_order_equals_dense_attention() -> None:
         kept = torch.randn((SLOTS, 2, KV_HEADS, DIM), generator=generator)
         pool = KVPool(1, SLOTS, KV_HEADS, DIM, torch.float32, torch.device("cpu"))
         pool.write(0, torch.arange(SLOTS), kept)
-        plan = plan_in_order(spans, rows, torch.device("cpu"), torch.float32)
+        plan = plan_in_order(spans, rows, KV_HEADS, torch.device("cpu"), torch.float32)
         out = attend_in_order(queries, pool, 0, plan, DIM**-0.5)
         assert torch.allclose(out, dense(queries, kept, spans), atol=1e-5)
 
@@ -213,6 +213,6 @@ def test_the_bits_of_a_row_do_not_depend_on_where_its_keys_lie() -> None:
             in_prompt = Span(0, path, np.ones((1, len(path)), dtype=np.bool_))
             outs = []
             for span in (in_tree, in_prompt):
-                plan = plan_in_order([span], 16, torch.device("cpu"), torch.bfloat16)
+                plan = plan_in_order([span], 16, KV_HEADS, torch.device("cpu"), torch.bfloat16)
                 outs.append(attend_in_order(query, pool, 0, plan, 1.0)[0])
             assert torch.equal(outs[0], outs[1])

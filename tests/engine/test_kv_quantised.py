@@ -11,7 +11,7 @@ import torch
 from engine import LLM, ChoiceOutput, ChoiceParams, EngineConfig, SamplingParams
 from engine.attention import attend, plan_attention
 from engine.fixed_order import attend_in_order, plan_in_order
-from engine.kv_pool import QuantisedKVPool, bytes_per_vector
+from engine.kv_pool import KVPool, QuantisedKVPool, bytes_per_vector, vectors_by_head
 from tests.engine.conftest import MOVES, SYSTEM, config
 from tests.engine.test_attention import DIM, HEADS, KV_HEADS, SLOTS, dense, spans_of
 
@@ -29,6 +29,12 @@ def new_pool(
     return QuantisedKVPool(1, SLOTS, KV_HEADS, dim, dtype, CPU, kept)
 
 
+def read(pool: KVPool, slots: torch.Tensor) -> torch.Tensor:
+    """[N, 2, KV_HEADS, dim] of slots [N]."""
+    vectors = torch.from_numpy(vectors_by_head(slots.numpy(), KV_HEADS))
+    return pool.read_by_head(0, vectors).permute(2, 0, 1, 3)
+
+
 def there_and_back(
     given: torch.Tensor, kept: torch.dtype, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
@@ -36,7 +42,7 @@ def there_and_back(
     pool = new_pool(kept, dtype, given.shape[-1])
     slots = torch.randperm(SLOTS, generator=torch.Generator().manual_seed(1))[: len(given)]
     pool.write(0, slots, given.to(dtype))
-    back = pool.read(0, slots)
+    back = read(pool, slots)
     assert back.dtype == dtype
     return back.float()
 
@@ -119,10 +125,10 @@ def test_attention_is_dense_attention_over_what_is_read(kept: torch.dtype) -> No
     spans = spans_of(shapes, 60, np.random.default_rng(0))
     queries, pool = normal(rows, HEADS, DIM), new_pool(kept)
     pool.write(0, torch.arange(SLOTS), normal(SLOTS, 2, KV_HEADS, DIM))
-    expected = dense(queries, pool.read(0, torch.arange(SLOTS)), spans)
+    expected = dense(queries, read(pool, torch.arange(SLOTS)), spans)
     plan = plan_attention(spans, KV_HEADS, CPU, torch.float32)
     assert torch.allclose(attend(queries, pool, 0, plan, DIM**-0.5), expected, atol=1e-5)
-    ordered = plan_in_order(spans, rows, CPU, torch.float32)
+    ordered = plan_in_order(spans, rows, KV_HEADS, CPU, torch.float32)
     assert torch.allclose(
         attend_in_order(queries, pool, 0, ordered, DIM**-0.5), expected, atol=1e-5
     )
