@@ -163,12 +163,14 @@ def main() -> None:
 
     args.out.parent.mkdir(parents=True, exist_ok=True)
     lines = args.out.read_text().splitlines() if args.out.exists() else []
-    seen = {tuple(json.loads(line)["moves"]) for line in lines if line.endswith("}")}
+    records = [json.loads(line) for line in lines if line.endswith("}")]
+    seen = {tuple(record["moves"]) for record in records}
     options = {"Threads": "1", "Hash": "16"}
     if args.game == "janggi":
         options["UCI_Variant"] = "janggi"
     engine = UciEngine(args.engine or ENGINES[args.game], options)
-    number = len(lines)
+    # More than there are games: one that came twice used up a number, too.
+    number = max((record["number"] for record in records), default=0)
     with args.out.open("a") as out:
         if lines and not lines[-1].endswith("}"):
             out.write("\n")  # the last run was killed inside a line
@@ -179,6 +181,7 @@ def main() -> None:
                 record = play(engine, args.game, random.Random(f"{args.seed}/{args.game}/{number}"))
                 key = tuple(record["moves"])  # type: ignore[arg-type]
             seen.add(key)
+            record["number"] = number
             out.write(json.dumps(record, separators=(",", ":")) + "\n")
             out.flush()
     engine.close()

@@ -6,6 +6,7 @@ whole board, besides the one move that was played.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch.utils.data import IterableDataset
 
 import games
 from arena.config import ROSTER
@@ -249,25 +251,32 @@ class Batch:
         return replace(self, **tensors)
 
 
-def batches(records: list[Record], sequences: Sequences, seed: int, start: int) -> Iterator[Batch]:
+class Batches(IterableDataset[Batch]):
     """Endless batches of about TOKENS_PER_BATCH tokens and one game each, from number `start` on."""
-    number, epoch = 0, 0
-    while True:
-        rng = random.Random(f"{seed}/{epoch}")
-        order = records[:]
+
+    def __init__(self, records: list[Record], sequences: Sequences, seed: int, start: int) -> None:
+        self._records, self._sequences, self._seed, self._start = records, sequences, seed, start
+
+    def __iter__(self) -> Iterator[Batch]:
+        number = 0
+        for epoch in itertools.count():
+            for group in self._groups(random.Random(f"{self._seed}/{epoch}")):
+                number += 1
+                if number > self._start:
+                    rng = random.Random(f"{self._seed}/{epoch}/{number}")
+                    yield make_batch(group, self._sequences, rng)
+
+    def _groups(self, rng: random.Random) -> list[list[Record]]:
+        """All records once; sorted within a chunk, so that a batch holds games of like length and little padding."""
+        order = self._records[:]
         rng.shuffle(order)
         groups = []
-        for chunk_start in range(0, len(order), 2048):
-            # Sorted within a chunk so that a batch holds games of like length and little padding.
-            chunk = order[chunk_start : chunk_start + 2048]
+        for start in range(0, len(order), 2048):
+            chunk = order[start : start + 2048]
             for name in sorted({r.game for r in chunk}):
                 groups += split([r for r in chunk if r.game == name])
         rng.shuffle(groups)
-        for group in groups:
-            number += 1
-            if number > start:
-                yield make_batch(group, sequences, random.Random(f"{seed}/{epoch}/{number}"))
-        epoch += 1
+        return groups
 
 
 def split(records: list[Record]) -> list[list[Record]]:

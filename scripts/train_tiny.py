@@ -30,14 +30,15 @@ import torch
 from tiny_data import (
     IGNORE,
     Batch,
+    Batches,
     Record,
     Sequences,
-    batches,
     make_batch,
     read_records,
     train_tokenizer,
 )
 from tokenizers import Tokenizer
+from torch.utils.data import DataLoader
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
@@ -243,7 +244,14 @@ def train(args: argparse.Namespace) -> None:
         torch.save(state, checkpoint.with_suffix(".new"))
         checkpoint.with_suffix(".new").replace(checkpoint)
 
-    for batch in batches(records, sequences, seed=args.seed, start=step):
+    # The rules are asked in a process of their own, while the last batch is learned from.
+    source = DataLoader(
+        Batches(records, sequences, args.seed, step),
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=8,
+    )
+    for batch in source:
         if step >= args.steps:
             break
         left = (args.steps - step) / args.steps
