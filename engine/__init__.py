@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 # Threads that spin while they wait make every pass 5 to 50 times slower as soon as another process wants
 # the core. The OpenMP runtime reads this once, when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
 # Large pages for large tensors: products with few rows, which read all weights, take a tenth less time.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 __all__ = [
     "LLM",
