@@ -25,7 +25,7 @@ _SCAN = 256
 # Rows kept free for each text that will grow, so that admissions do not cause preemptions.
 _GROWTH = 256
 # Rows that long prompts get in any step, however many short requests there are.
-_MIN_LONG = 16
+_MIN_LONG = 22
 # Attending to this many keys costs a row about as much as the rest of the model does.
 _FAR = 2048
 

@@ -170,7 +170,7 @@ def main() -> None:
         options["UCI_Variant"] = "janggi"
     engine = UciEngine(args.engine or ENGINES[args.game], options)
     # More than there are games: one that came twice used up a number, too.
-    number = max(len(records), *(record.get("number", 0) for record in records), 0)
+    number = max([len(records), *(record.get("number", 0) for record in records)])
     with args.out.open("a") as out:
         if lines and not lines[-1].endswith("}"):
             out.write("\n")  # the last run was killed inside a line
