@@ -73,10 +73,10 @@ class LlmAgent(_Agent):
     type: Literal["llm"] = "llm"
     mode: Literal["choose", "think", "free"] = "choose"
     notation: str | None = (
-        None  # of the game's notations; None is the first, which the bundled model was trained on
+        None  # of the game's; None is UCI, which the bundled model was trained on
     )
-    board_plies: int = Field(default=16, ge=0)  # the pieces are listed every so often; 0 for never
-    show_position: bool = False  # a FEN and a text board after the moves
+    show_pieces: bool = True  # where everything stands, after the moves
+    show_position: bool = False  # a FEN and a text board
     show_legal_moves: bool = False
     max_tokens: int = Field(default=128, ge=1)  # of a thought or a free reply
     retries: int = Field(default=2, ge=0)

@@ -1,14 +1,14 @@
 """The prompt of a language-model agent, in layers from most to least shared (so that the engine's prefix cache works).
 
-rules and answer format of the game (common to all agents) / persona of the agent / start position / transcript, in
-which the pieces are listed again every few plies.
+rules and answer format of the game (common to all agents) / persona of the agent / start position / transcript, and
+last what a ply shows of its position, which is of no use to the next one.
 The bundled model is trained on exactly these bytes (`scripts/train_tiny.py`), so a change here means training it again.
 The words of the rules come from the game.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from arena.config import LlmAgent
 from games import Game, Position
@@ -44,17 +44,23 @@ def start_text(start: str | None) -> str:
     return f"\n\nStart: {start}" if start else ""
 
 
-def board_text(position: Position) -> str:
-    """Where everything stands, the side to move first; the moves follow."""
+def pieces_text(position: Position) -> str:
+    """Where everything stands: the opponent's pieces in small letters, then those of the side to move.
+
+    Of each side the least valuable come first, so that a model that reads from left to right knows what stands in the
+    way when it comes to the pieces that move far.
+    """
     game, pieces = position.game, position.pieces()
-    order = {piece.letter: place for place, piece in enumerate(game.pieces)}
+    order = {piece.letter: (piece.value, place) for place, piece in enumerate(game.pieces)}
     lines = []
-    for side in (position.turn, 1 - position.turn):
-        own = [(c.upper(), square) for square, c in pieces.items() if c.isupper() == (side == 0)]
-        own.sort(key=lambda piece: (order[piece[0]], piece[1]))
-        men = "".join(f" {letter}{square}" for letter, square in own)
-        lines.append(f"{game.sides[side].capitalize()}:{men}")
-    return "\n\n" + "\n".join(lines) + MOVES
+    for side in (1 - position.turn, position.turn):
+        men = [(c.upper(), square) for square, c in pieces.items() if c.isupper() == (side == 0)]
+        men.sort(key=lambda piece: (order[piece[0]], piece[1]))
+        listed = "".join(
+            f" {c if side == position.turn else c.lower()}{square}" for c, square in men
+        )
+        lines.append(f"{game.sides[side].capitalize()}:{listed}")
+    return "\n".join(lines)
 
 
 MOVES = "\n\nGame:"
@@ -66,46 +72,37 @@ def move_text(move: str) -> str:
     return f" {move}"
 
 
-def transcript_parts(
-    position: Position, notation: str, start: str | None, board_plies: int, first: int = 0
-) -> Iterator[str]:
-    """The layers after the persona, each of which is tokenised by itself: the start, then the moves of a position's
-    game. The pieces are listed at the start and again after every `board_plies` plies; 0 for never. With `first` the
-    transcript starts from the FEN after so many plies.
-    """
-    replay = position.copy()
-    moves = replay.moves()[first:]
-    while replay.ply > first:
-        replay.pop()
-    start = replay.fen() if first else start
-    yield start_text(start) + (board_text(replay) if board_plies else MOVES)
-    for move in moves:
-        yield from pushed_parts(replay, move, notation, board_plies)
-
-
-def pushed_parts(position: Position, move: str, notation: str, board_plies: int) -> Iterator[str]:
-    """Plays a move; what the transcript gains by it."""
-    yield move_text(position.notation(move, notation))
-    position.push(move)
-    if board_plies and position.ply % board_plies == 0:
-        yield board_text(position)
-
-
-def prompt_text(system: str, persona: LlmAgent, start: str | None, position: Position) -> str:
-    """The whole prompt of one ply as text; agents build the same thing incrementally, as token ids."""
+def prompt_text(
+    system: str,
+    persona: LlmAgent,
+    start: str | None,
+    position: Position,
+    legal: Sequence[str] = (),
+) -> str:
+    """The whole prompt of one ply of an agent that chooses; agents build the same layer by layer, as token ids."""
     notation = persona.notation or position.game.notations[0]
+    replay = position.game.position(position.start_fen, position.rules)
+    moves = []
+    for move in position.moves():
+        moves.append(move_text(replay.notation(move, notation)))
+        replay.push(move)
+    shown = shown_text(persona, position, legal)
     return (
         system
         + persona_text(persona.name, persona.strength, persona.style)
-        + "".join(transcript_parts(position, notation, start, persona.board_plies))
+        + start_text(start)
+        + MOVES
+        + "".join(moves)
+        + (shown + ANSWER if shown else "")
     )
 
 
-def shown_text(fen: str, board: str, legal: Sequence[str]) -> str:
-    """What a ply may show besides the moves so far: the position, and the legal moves. Empty strings are left out."""
+def shown_text(persona: LlmAgent, position: Position, legal: Sequence[str] = ()) -> str:
+    """What a ply shows besides the moves so far, as the agent wants it; `legal` are moves in its notation."""
     parts = [
-        f"Position: {fen}\n{board}" if fen else "",
+        f"Position: {position.fen()}\n{position.ascii()}" if persona.show_position else "",
         f"Legal moves: {' '.join(legal)}" if legal else "",
+        pieces_text(position) if persona.show_pieces else "",
     ]
     return "".join(f"\n\n{part}" for part in parts if part)
 

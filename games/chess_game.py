@@ -21,10 +21,6 @@ from games.core import (
 from games.reading import read_reply
 
 _NOTATIONS = {
-    "long": (
-        "as the piece's letter and both squares, like Pe2e4 or Ng1f3; castling is the king's move, "
-        "like Ke1g1; a promotion adds the new piece, like Pe7e8q"
-    ),
     "uci": (
         "as the square a piece leaves and the square it goes to, like e2e4; castling is the king's "
         "move, like e1g1; a promotion adds the new piece, like e7e8q"
@@ -41,7 +37,7 @@ _NOTATIONS = {
 
 
 def describe(rules: str, notation: str) -> str:
-    """The rules as language models are told them; the bundled model was trained on those with `long`."""
+    """The rules as language models are told them; the bundled model was trained on those with `uci`."""
     return (
         "You play chess in a tournament. White and Black move in turn; White moves first. A "
         f"move is written {_NOTATIONS[notation]}. "
@@ -132,9 +128,6 @@ class ChessPosition:
         move = self._legal(uci)
         if style == "uci":
             return move.uci()
-        if style == "long":
-            piece = self._board.piece_type_at(move.from_square) or 0
-            return f"{chess.piece_symbol(piece).upper()}{move.uci()}"
         if style == "san":
             return self._board.san(move)
         if style == "lan":

@@ -1,20 +1,19 @@
-"""What the bundled model `tiny` learns from: games as token ids, with what is legal and what stands where at every ply.
+"""What the bundled model `tiny` learns from: rated positions of games, as token ids with what each token should be.
 
-The rules, not the data, say what is legal, so every ply of every game teaches the whole list of legal moves and the
-whole board, besides the one move that was played.
+A game is a trunk, the moves so far, from which its rated positions branch off: the pieces, and then a tree of all legal
+moves. A persona's strength says how much worse than the best a move may be: a move's share is exp(value / tolerance).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import IterableDataset
@@ -22,27 +21,28 @@ from torch.utils.data import IterableDataset
 import games
 from arena.config import ROSTER
 from arena.prompts import (
+    ANSWER,
+    MOVES,
     STRENGTHS,
-    board_text,
     move_text,
     persona_text,
+    pieces_text,
     start_text,
     system_text,
 )
 
-VOCAB_SIZE = 1536
-TOKENS_PER_BATCH = 4096  # not counting the rules, which a batch computes once
+VOCAB_SIZE = 2560
+GAMES_PER_BATCH = 8
 HELD_OUT = 50  # one game in this many is never trained on
-IGNORE = -100
-BOARD_PLIES = ROSTER[0].board_plies
-# Where the engine's levels play at random on purpose, the random moves are part of the style and are learned.
-LEARN_RANDOM = ("beginner", "novice")
-# A piece and its square are one token, the square it goes to the next: a move is two tokens, never split otherwise.
+TOLERANCE = {"beginner": 600, "novice": 250, "club": 110, "expert": 50, "master": 20}
+"""Centipawns by which a move may fall behind the best one before its share of the target falls to 1/e."""
+DECIDED = 2500  # centipawns; of what a value has beyond that, a mate most of all, a tenth counts
+# Each square of a move is a token, and so is a piece with its square.
 PRE_TOKENIZER = pre_tokenizers.Sequence(
     [
         pre_tokenizers.Split(
             Regex(
-                r" ?[A-Z]?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"
+                r" ?[A-Za-z]?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"
             ),
             behavior="isolated",
         ),
@@ -50,30 +50,38 @@ PRE_TOKENIZER = pre_tokenizers.Sequence(
     ]
 )
 
-Ids = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Record:
-    """One game of the training data, as `make_games.py` wrote it; moves in UCI."""
+    """One game of `make_games.py` with what `rate_moves.py` said of some of its plies; moves in UCI."""
 
     game: str
     setup: str | None
     levels: tuple[str, str]
     moves: tuple[str, ...]
     random: str
+    rated: dict[int, dict[str, int]]
 
 
 def read_records(folder: Path) -> tuple[list[Record], list[Record]]:
     """Training and held-out records; no held-out game shares its first 20 plies with a training game."""
     train, held_out, openings = [], [], set()
     for path in sorted(folder.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text().splitlines()):
-            if not line.endswith("}"):
-                continue  # a line cut by a kill
-            raw = json.loads(line)
+        raws = [json.loads(x) for x in path.read_text().splitlines() if x.endswith("}")]
+        plies: dict[int, dict[int, dict[str, int]]] = {}
+        rated = path.with_suffix(".rated")
+        for line in rated.read_text().splitlines() if rated.exists() else ():
+            if line.endswith("}}"):  # else cut by a kill
+                one = json.loads(line)
+                plies.setdefault(one["line"], {})[one["ply"]] = one["moves"]
+        for number, raw in enumerate(raws):
             record = Record(
-                raw["game"], raw["setup"], tuple(raw["levels"]), tuple(raw["moves"]), raw["random"]
+                raw["game"],
+                raw["setup"],
+                tuple(raw["levels"]),
+                tuple(raw["moves"]),
+                raw["random"],
+                plies.get(number, {}),
             )
             if number % HELD_OUT == 0:
                 held_out.append(record)
@@ -89,8 +97,15 @@ def mirrored(record: Record) -> Record:
     swap = str.maketrans("abcdefghi", "ihgfedcba")
     usual = games.get_game(record.game).setups[0]
     wings = "-".join(side[::-1] for side in (record.setup or usual).split("-"))
-    moves = tuple(move.translate(swap) for move in record.moves)
-    return replace(record, setup=None if wings == usual else wings, moves=moves)
+    return replace(
+        record,
+        setup=None if wings == usual else wings,
+        moves=tuple(move.translate(swap) for move in record.moves),
+        rated={
+            ply: {move.translate(swap): value for move, value in rated.items()}
+            for ply, rated in record.rated.items()
+        },
+    )
 
 
 def train_tokenizer() -> Tokenizer:
@@ -108,39 +123,52 @@ def train_tokenizer() -> Tokenizer:
     for name in games.list_games():
         game = games.get_game(name)
         squares = [f"{f}{r}" for f in "abcdefghi"[: game.files] for r in range(1, game.ranks + 1)]
-        corpus += [f" {piece.letter}{s}{s}" for piece in game.pieces for s in squares] * 50
+        letters = [piece.letter for piece in game.pieces]
+        corpus += [f" {a}{s} {a.lower()}{s} {s}{s}" for a in letters for s in squares] * 50
         for agent in ROSTER:
             for strength in STRENGTHS:
                 for setup in game.setups or (None,):
                     text = persona_text(agent.name, strength, agent.style) + start_text(setup)
-                    corpus.append(system_text(game) + text + board_text(game.position()))
+                    text += f"{MOVES}\n\n{pieces_text(game.position())}{ANSWER}"
+                    corpus.append(system_text(game) + text)
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What the rules say of a game of n plies.
+def shares(rated: dict[str, int], strength: str) -> dict[str, float]:
+    """The target of a position: what share of the moves of an agent of this strength each one should be."""
+    values = {}
+    for move, value in rated.items():
+        beyond = max(abs(value) - DECIDED, 0)
+        values[move] = math.copysign(min(abs(value), DECIDED) + beyond / 10, value)
+    best = max(values.values())
+    weights = {move: math.exp((v - best) / TOLERANCE[strength]) for move, v in values.items()}
+    total = sum(weights.values())
+    return {move: weight / total for move, weight in weights.items()}
 
-    moves: the played moves as tokens, one list a ply. lists: by ply, the list of pieces that the transcript has before
-    it. legal: [m, 3] ply, first and second token of each legal move. board: [n, squares] what stands on each square
-    before the ply, 0 for nothing.
+
+@dataclass
+class Branch:
+    """A rated position: tokens of what follows the trunk's first `seen` tokens, as a tree.
+
+    parents: of each token, which token of the branch it follows. The first `listed` tokens are no moves. targets:
+    (token of the branch, what may follow it, which token of the branch that is or -1 where it ends a move, share of
+    the moves).
     """
 
-    moves: list[list[int]]
-    lists: dict[int, list[int]]
-    legal: Ids
-    board: npt.NDArray[np.uint8]
+    seen: int
+    ids: list[int]
+    parents: list[int]
+    listed: int
+    targets: list[tuple[int, int, int, float]]
 
 
 class Sequences:
-    """Turns records into token ids and labels."""
+    """Turns records into token ids and targets."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._ids: dict[str, list[int]] = {}
-        self._moves: dict[tuple[str, str, str], list[int]] = {}
-        self._labels: dict[Record, Labels] = {}
 
     def ids(self, text: str) -> list[int]:
         found = self._ids.get(text)
@@ -148,103 +176,82 @@ class Sequences:
             found = self._ids[text] = self._tokenizer.encode(text).ids
         return found
 
+    def text(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids)
+
     def rules(self, game: str) -> list[int]:
         """The layer that all sequences of a game share."""
         return self.ids(system_text(games.get_game(game)))
 
-    def labels(self, record: Record) -> Labels:
-        """Worked out once and remembered: a record comes again in every epoch."""
-        found = self._labels.get(record)
-        if found is None:
-            found = self._labels[record] = self._ask_the_rules(record)
-        return found
-
-    def _ask_the_rules(self, record: Record) -> Labels:
-        game = games.get_game(record.game)
-        kinds = {piece.letter: kind for kind, piece in enumerate(game.pieces, 1)}
-        kinds |= {
-            piece.letter.lower(): kind + len(kinds) for kind, piece in enumerate(game.pieces, 1)
-        }
-        position = game.position(setup=record.setup)
-        moves: list[list[int]] = []
-        lists: dict[int, list[int]] = {}
-        legal: list[tuple[int, int, int]] = []
-        board = np.zeros((len(record.moves), game.files * game.ranks), dtype=np.uint8)
-        for ply, played in enumerate(record.moves):
-            pieces = position.pieces()
-            if ply % BOARD_PLIES == 0:
-                lists[ply] = self._tokenizer.encode(board_text(position)).ids
-            for square, letter in pieces.items():
-                board[ply, square_number(square, game.files)] = kinds[letter]
-            for move in position.legal_moves():
-                letter = pieces[move[: 3 if move[1:3] == "10" else 2]].upper()
-                tokens = self._moves.get((record.game, letter, move))
-                if tokens is None:
-                    text = move_text(position.notation(move, game.notations[0]))
-                    tokens = self._moves[record.game, letter, move] = self.ids(text)
-                legal.append((ply, tokens[0], tokens[1]))
-                if move == played:
-                    moves.append(tokens)
-            position.push(played)
-        return Labels(moves, lists, np.array(legal, dtype=np.int16).reshape(-1, 3), board)
-
-    def build(self, record: Record, rng: random.Random) -> Sequence:
-        """What follows the rules, as one side sees the game; the moves of both are learned if equally strong."""
-        side = rng.randrange(2)
-        strength = record.levels[side]
-        both = record.levels[0] == record.levels[1]
+    def build(self, record: Record, rng: random.Random) -> tuple[list[int], list[Branch]]:
+        """What follows the rules: the trunk (persona, start, moves) and the branches."""
+        strength = rng.choice(STRENGTHS)
         persona = rng.choice(ROSTER)
-        if games.get_game(record.game).setups and rng.random() < 0.5:
+        game = games.get_game(record.game)
+        if game.setups and rng.random() < 0.5:
             record = mirrored(record)
-        known = self.labels(record)
-        ids = list(self.ids(persona_text(persona.name, strength, persona.style)))
-        ids += self.ids(start_text(record.setup))
-        labels = [IGNORE] * len(ids)
-        starts = []
-        for ply, tokens in enumerate(known.moves):
-            listed = known.lists.get(ply, [])
-            ids += listed
-            labels += [IGNORE] * len(listed)
-            mine = both or ply % 2 == side
-            learn = mine and (record.random[ply] == "0" or strength in LEARN_RANDOM)
-            starts.append(len(ids))
-            ids += tokens
-            labels += tokens if learn else [IGNORE] * len(tokens)
-        return Sequence(ids, labels, np.array(starts), known)
+        trunk = list(self.ids(persona_text(persona.name, strength, persona.style)))
+        trunk += self.ids(start_text(record.setup) + MOVES)
+        position = game.position(setup=record.setup)
+        branches = []
+        for ply in range(max(record.rated, default=-1) + 1):
+            if ply in record.rated:
+                branches.append(
+                    self._branch(position, len(trunk), shares(record.rated[ply], strength))
+                )
+            if ply < len(record.moves):
+                trunk += self._move(position, record.moves[ply])
+                position.push(record.moves[ply])
+        return trunk[: branches[-1].seen if branches else 0], branches
 
+    def _move(self, position: games.Position, move: str) -> list[int]:
+        return self.ids(move_text(position.notation(move, position.game.notations[0])))
 
-def square_number(name: str, files: int) -> int:
-    """0 for a1, 1 for b1 and so on, rank by rank."""
-    return ord(name[0]) - ord("a") + files * (int(name[1:]) - 1)
-
-
-@dataclass(frozen=True)
-class Sequence:
-    """One game as ids and labels; starts: where in ids the move of each ply begins."""
-
-    ids: list[int]
-    labels: list[int]
-    starts: Ids
-    known: Labels
+    def _branch(self, position: games.Position, seen: int, wanted: dict[str, float]) -> Branch:
+        ids = list(self._tokenizer.encode(f"\n\n{pieces_text(position)}").ids) + self.ids(ANSWER)
+        branch = Branch(seen, ids, list(range(-1, len(ids) - 1)), len(ids), [])
+        nodes: dict[tuple[int, ...], int] = {(): len(ids) - 1}
+        entries: dict[tuple[tuple[int, ...], int], float] = {}
+        for move, share in wanted.items():
+            tokens = self._move(position, move)
+            for length, token in enumerate(tokens):
+                prefix = tuple(tokens[:length])
+                if prefix not in nodes:
+                    nodes[prefix] = len(branch.ids)
+                    branch.ids.append(tokens[length - 1])
+                    branch.parents.append(nodes[prefix[:-1]])
+                entries[prefix, token] = entries.get((prefix, token), 0.0) + share
+        branch.targets = [
+            (nodes[prefix], token, nodes.get((*prefix, token), -1), share)
+            for (prefix, token), share in entries.items()
+        ]
+        return branch
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of one game: the rules (1 x P) once, then ids and labels (B x T), right-padded.
+    """Games of one kind. rules [1, P]; trunks [B, T]; the branches of all of them as ids and positions [N, S].
 
-    plies: [n] where in the flattened ids the token before each ply stands, whose output is the ply's first token; the
-    next one's output is the second. board: [n, squares]. first, second: [m, 2] the ply and a legal token of it; the
-    second ones are those that may follow the first token that was played.
+    row: [N] whose branch it is. seen: [N, T] bool, the tokens of the trunk before it. visible: [N, S, S] bool, what a
+    token of a branch sees of its branch. nodes: [n] where in the flattened branches the tokens stand after which a move
+    begins or goes on, and depth: [n] how much of the move there is, 0 at its start. entries: [m, 2] a node, as a number
+    in `nodes`, and a token that may follow; child: [m] the node that this leads to, -1 where the move ends; share: [m]
+    the target, which sums up to 1 at depth 0.
     """
 
     game: str
     rules: torch.Tensor
+    trunks: torch.Tensor
     ids: torch.Tensor
-    labels: torch.Tensor
-    plies: torch.Tensor
-    board: torch.Tensor
-    first: torch.Tensor
-    second: torch.Tensor
+    positions: torch.Tensor
+    row: torch.Tensor
+    seen: torch.Tensor
+    visible: torch.Tensor
+    nodes: torch.Tensor
+    depth: torch.Tensor
+    entries: torch.Tensor
+    child: torch.Tensor
+    share: torch.Tensor
 
     def to(self, device: str) -> Batch:
         tensors = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, torch.Tensor)}
@@ -252,10 +259,11 @@ class Batch:
 
 
 class Batches(IterableDataset[Batch]):
-    """Endless batches of about TOKENS_PER_BATCH tokens and one game each, from number `start` on."""
+    """Endless batches of GAMES_PER_BATCH games of one kind, from number `start` on."""
 
     def __init__(self, records: list[Record], sequences: Sequences, seed: int, start: int) -> None:
-        self._records, self._sequences, self._seed, self._start = records, sequences, seed, start
+        self._records = [record for record in records if record.rated]
+        self._sequences, self._seed, self._start = sequences, seed, start
 
     def __iter__(self) -> Iterator[Batch]:
         number = 0
@@ -274,47 +282,67 @@ class Batches(IterableDataset[Batch]):
         for start in range(0, len(order), 2048):
             chunk = order[start : start + 2048]
             for name in sorted({r.game for r in chunk}):
-                groups += split([r for r in chunk if r.game == name])
+                alike = sorted(
+                    (r for r in chunk if r.game == name), key=lambda r: max(r.rated, default=0)
+                )
+                groups += [
+                    alike[i : i + GAMES_PER_BATCH] for i in range(0, len(alike), GAMES_PER_BATCH)
+                ]
         rng.shuffle(groups)
         return groups
 
 
-def split(records: list[Record]) -> list[list[Record]]:
-    """Groups of like length with at most TOKENS_PER_BATCH tokens each."""
-    groups: list[list[Record]] = [[]]
-    for record in sorted(records, key=lambda r: len(r.moves)):
-        if (len(groups[-1]) + 1) * (64 + 4 * len(record.moves)) > TOKENS_PER_BATCH:
-            groups.append([])
-        groups[-1].append(record)
-    return [g for g in groups if g]
-
-
-def make_batch(group: list[Record], sequences: Sequences, rng: random.Random) -> Batch:
+def make_batch(group: Sequence[Record], sequences: Sequences, rng: random.Random) -> Batch:
     built = [sequences.build(record, rng) for record in group]
-    longest = max(len(one.ids) for one in built)
-    ids = torch.zeros(len(built), longest, dtype=torch.long)
-    labels = torch.full((len(built), longest), IGNORE)
-    plies, first, second = [], [], []
-    at = 0
-    for row, one in enumerate(built):
-        ids[row, : len(one.ids)] = torch.tensor(one.ids)
-        labels[row, : len(one.labels)] = torch.tensor(one.labels)
-        plies.append(one.starts - 1 + row * longest)
-        legal = one.known.legal.astype(np.int64)
-        played = np.array([tokens[0] for tokens in one.known.moves])
-        fits = legal[:, 1] == played[legal[:, 0]]
-        legal[:, 0] += at
-        first.append(legal[:, [0, 1]])
-        second.append(legal[fits][:, [0, 2]])
-        at += len(one.starts)
-    board = np.concatenate([one.known.board for one in built])
+    rules = sequences.rules(group[0].game)
+    longest = max(len(trunk) for trunk, _ in built)
+    trunks = torch.zeros(len(built), longest, dtype=torch.long)
+    branches = []
+    for row, (trunk, found) in enumerate(built):
+        trunks[row, : len(trunk)] = torch.tensor(trunk)
+        branches += [(row, branch) for branch in found]
+    size = max(len(branch.ids) for _, branch in branches)
+    count = len(branches)
+    ids = torch.zeros(count, size, dtype=torch.long)
+    positions = torch.zeros(count, size, dtype=torch.long)
+    visible = torch.eye(size, dtype=torch.bool).expand(count, size, size).clone()
+    seen = torch.zeros(count, longest, dtype=torch.bool)
+    numbers: dict[int, int] = {}  # of the nodes, by their place in the flattened branches
+    depth: list[int] = []
+    entries: list[tuple[int, int]] = []
+    children: list[int] = []
+    share: list[float] = []
+    for n, (_, branch) in enumerate(branches):
+        ids[n, : len(branch.ids)] = torch.tensor(branch.ids)
+        seen[n, : branch.seen] = True
+        listed = branch.listed
+        visible[n, :listed, :listed] = torch.ones(listed, listed, dtype=torch.bool).tril()
+        place = list(range(listed))
+        for token in range(listed, len(branch.ids)):
+            parent = branch.parents[token]
+            visible[n, token] |= visible[n, parent]
+            place.append(place[parent] + 1)
+        positions[n, : len(place)] = torch.tensor(place) + len(rules) + branch.seen
+        for token, following, child, part in branch.targets:
+            at = n * size + token
+            if at not in numbers:
+                numbers[at] = len(numbers)
+                depth.append(place[token] - listed + 1)
+            entries.append((numbers[at], following))
+            children.append(n * size + child if child >= 0 else -1)
+            share.append(part)
     return Batch(
         game=group[0].game,
-        rules=torch.tensor([sequences.rules(group[0].game)]),
+        rules=torch.tensor([rules]),
+        trunks=trunks,
         ids=ids,
-        labels=labels,
-        plies=torch.from_numpy(np.concatenate(plies)),
-        board=torch.from_numpy(board.astype(np.int64)),
-        first=torch.from_numpy(np.concatenate(first)),
-        second=torch.from_numpy(np.concatenate(second)),
+        positions=positions,
+        row=torch.tensor([row for row, _ in branches]),
+        seen=seen,
+        visible=visible,
+        nodes=torch.tensor(list(numbers)),
+        depth=torch.tensor(depth),
+        entries=torch.tensor(entries),
+        child=torch.tensor([numbers[at] if at >= 0 else -1 for at in children]),
+        share=torch.tensor(share),
     )

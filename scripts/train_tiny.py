@@ -2,13 +2,16 @@
 
     python scripts/make_games.py --game chess  --out data/chess.jsonl
     python scripts/make_games.py --game janggi --out data/janggi.jsonl
-    python scripts/train_tiny.py --data data --work work --steps 6000
+    python scripts/rate_moves.py --games data/chess.jsonl  --out data/chess.rated
+    python scripts/rate_moves.py --games data/janggi.jsonl --out data/janggi.rated
+    python scripts/train_tiny.py --data data --work work --steps 3000
     python scripts/train_tiny.py --work work --export arena/models/tiny
 
-The loss is on the moves of one side per sequence, whose strength the persona names. Training can be killed and
-called again: it goes on from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays
-constant and falls to zero over the last quarter of the steps, so a run can be cut short by a smaller `--steps`. The log
-is log.jsonl in --work, and log.png where matplotlib is installed.
+The loss is on the moves alone: on all legal ones of a position, each as likely as it is good in the eyes of an engine,
+and the more so the stronger the persona says that the agent is. Training can be killed and called again: it goes on
+from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays constant and falls to zero
+over the last quarter of the steps, so a run can be cut short by a smaller `--steps`. The log is log.jsonl in --work,
+and log.png where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import argparse
 import ctypes
 import json
-import math
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from tiny_data import (
-    IGNORE,
+    GAMES_PER_BATCH,
     Batch,
     Batches,
     Record,
@@ -48,13 +51,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-import games
-
 MAX_LENGTH = 2048  # tokens; the longest prompt an agent may send
 DECAY_SHARE = 0.25
-LEGAL_WEIGHT = 1.0  # of -log(legal mass) beside the loss of the played moves
-BOARD_WEIGHT = 3.0  # of reading the board from the hidden state
-BOARD_LAYER = 4  # whose output tells the board; the layers above are free to use it
+EVEN_SHARE = 0.5  # of the loss after a move's first token is spread evenly over the pieces, the rest by their share
+PIECE = re.compile(r"( ?[A-Za-z]?)([a-i])(10|[1-9])")  # what tokens of pieces and squares look like
 
 
 def new_model(vocab_size: int) -> LlamaForCausalLM:
@@ -85,19 +85,23 @@ def products(
     value: torch.Tensor,
     attention_mask: None,
     scaling: float = 1.0,
+    bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention as two products and a softmax. query [B, heads, T, d]; key, value [B, kv heads, K, d].
+    """Attention as two products and a softmax. query [B, heads, T, d]; key, value [B, kv heads, K, d]; bias [B, T, K]
+    is 0 where a token may look and -inf elsewhere, None for causal.
 
     torch's fused attention took 60% of a step on CPU in bfloat16, this takes 20%.
     """
     b, heads, t, d = query.shape
     kv, n = key.shape[1:3]
-    hidden = torch.full((t, n), float("-inf"), dtype=torch.bfloat16, device=query.device)
+    if bias is None:
+        hidden = torch.full((t, n), float("-inf"), dtype=torch.bfloat16, device=query.device)
+        bias = hidden.triu(n - t + 1)[None]
     with torch.autocast(query.device.type, enabled=False):
         q = (query.bfloat16() * scaling).reshape(b * kv, heads // kv * t, d)
         k, v = (x.bfloat16().reshape(b * kv, n, d) for x in (key, value))
-        scores = torch.bmm(q, k.transpose(1, 2)).view(-1, t, n) + hidden.triu(n - t + 1)
+        scores = torch.bmm(q, k.transpose(1, 2)).view(b, heads, t, n) + bias[:, None]
         weights = torch.softmax(scores, dim=-1).view(b * kv, -1, n)
         return torch.bmm(weights, v).view(b, heads, t, d).transpose(1, 2), None
 
@@ -117,79 +121,127 @@ def optimizers(model: torch.nn.Module, lr: float) -> list[torch.optim.Optimizer]
     ]
 
 
-class Student(torch.nn.Module):
-    """The model, and heads that read the board from a middle layer; they only help it learn and are not exported."""
+class Factored(torch.nn.Module):
+    """Embeddings of pieces and squares as sums: what is learned of a knight on g1 says something of every knight, of
+    every piece on g1, and of files, ranks and diagonals. They are added up for the export.
+    """
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocabulary: dict[str, int], width: int) -> None:
         super().__init__()
-        self.llama = new_model(vocab_size)
-        self.boards = torch.nn.ModuleDict()
-        for name in games.list_games():
-            game = games.get_game(name)
-            classes = game.files * game.ranks * (2 * len(game.pieces) + 1)
-            self.boards[name] = torch.nn.Linear(self.llama.config.hidden_size, classes)
+        names: dict[str, int] = {}
+        marks = []
+        for word, number in sorted(vocabulary.items(), key=lambda item: item[1]):
+            match = PIECE.fullmatch(word.replace("\u0120", " "))
+            if match:
+                letter, file, rank = match[1], ord(match[2]), int(match[3])
+                parts = (
+                    f"piece {letter}",
+                    f"square {match[2]}{rank}",
+                    f"file {file}",
+                    f"rank {rank}",
+                    f"rising {rank - file}",
+                    f"falling {rank + file}",
+                )
+                marks += [(number, names.setdefault(part, len(names))) for part in parts]
+        has = torch.zeros(max(vocabulary.values()) + 1, len(names))
+        has[tuple(torch.tensor(marks).T)] = 1.0
+        self.register_buffer("has", has)
+        self.parts = torch.nn.Parameter(0.02 * torch.randn(len(names), width))
 
-    def losses(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """In nats: `move` per learned token, `legal` -log(legal mass) per token of a move, `board` per square.
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight + self.has @ self.parts
 
-        The rules are computed once per batch and their keys and values lent to every row.
+
+class Student(torch.nn.Module):
+    """The model as it learns: its embeddings are made of parts."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.llama = new_model(tokenizer.get_vocab_size())
+        self.parts = Factored(tokenizer.get_vocab(), self.llama.config.hidden_size)
+
+    def table(self) -> torch.Tensor:
+        """[vocabulary, width] the embeddings, added up."""
+        return self.parts(self.llama.model.embed_tokens.weight)
+
+    def hidden(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """[n, width] what comes out for the batch's nodes, and the embeddings.
+
+        The rules are computed once per batch, each trunk once for its branches.
         """
-        shared = self.llama.model(input_ids=batch.rules, use_cache=True).past_key_values
+        table = self.table()
+        embed = torch.nn.functional.embedding
+        model = self.llama.model
+        shared = model(inputs_embeds=embed(batch.rules, table), use_cache=True).past_key_values
         cache = DynamicCache()
         for index, layer in enumerate(shared.layers):
-            rows = (len(batch.ids), -1, -1, -1)
+            rows = (len(batch.trunks), -1, -1, -1)
             cache.update(layer.keys.expand(rows), layer.values.expand(rows), index)
-        output = self.llama.model(
-            input_ids=batch.ids, past_key_values=cache, output_hidden_states=True
+        trunks = model(
+            inputs_embeds=embed(batch.trunks, table), past_key_values=cache, use_cache=True
         )
-        wanted = batch.labels[:, 1:].flatten()
-        logits = self.llama.lm_head(output.last_hidden_state).flatten(0, 1).float()
-        weight = torch.logsumexp(logits, dim=-1)
-        learned = (batch.labels[:, 1:] != IGNORE).nonzero()
-        rows = learned[:, 0] * batch.ids.shape[1] + learned[:, 1]
-        tokens = wanted[wanted != IGNORE]
-        move = (weight[rows] - logits[rows, tokens]).mean()
-        legal = [
-            weight[batch.plies + offset] - legal_weight(logits, batch.plies + offset, tokens)
-            for offset, tokens in enumerate((batch.first, batch.second))
-        ]
-        middle = output.hidden_states[BOARD_LAYER].flatten(0, 1)[batch.plies]
-        board = self.boards[batch.game](middle).view(*batch.board.shape, -1)
+        cache = DynamicCache()
+        for index, layer in enumerate(trunks.past_key_values.layers):
+            cache.update(layer.keys[batch.row], layer.values[batch.row], index)
+        n, size = batch.ids.shape
+        rules = torch.ones(n, batch.rules.shape[1], dtype=torch.bool, device=batch.ids.device)
+        before = torch.cat([rules, batch.seen], dim=1)[:, None].expand(-1, size, -1)
+        sees = torch.cat([before, batch.visible], dim=2)
+        bias = torch.zeros(sees.shape, dtype=torch.bfloat16, device=sees.device)
+        output = model(
+            inputs_embeds=embed(batch.ids, table),
+            position_ids=batch.positions,
+            past_key_values=cache,
+            use_cache=True,
+            bias=bias.masked_fill(~sees, float("-inf")),
+        )
+        return output.last_hidden_state.flatten(0, 1)[batch.nodes], table
+
+    def losses(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """In nats: `first` and `next`, how far the first and the further tokens of moves are from their targets (the
+        divergence, zero at best); `mass` the legal mass, which is not learned from.
+        """
+        hidden, table = self.hidden(batch)
+        logits = torch.nn.functional.linear(hidden, table).float()
+        logprobs = torch.log_softmax(logits, dim=-1)[tuple(batch.entries.T)]
+        node = batch.entries[:, 0]
+        zeros = torch.zeros(len(batch.nodes), device=logits.device)
+        total = zeros.index_add(0, node, batch.share)
+        wanted = batch.share / total[node].clamp(min=1e-9)
+        apart = torch.where(wanted > 0, wanted * (wanted.clamp(min=1e-9).log() - logprobs), 0.0)
+        divergence = zeros.index_add(0, node, apart)
+        start = batch.depth == 0
+        even = 1.0 / ((~start).sum() / start.sum())
+        weight = EVEN_SHARE * even + (1 - EVEN_SHARE) * total
+        with torch.no_grad():
+            mass = zeros.clone()
+            for depth in range(int(batch.depth.max()), -1, -1):
+                here = batch.depth[node] == depth
+                onward = torch.where(batch.child < 0, 1.0, mass[batch.child])
+                mass.index_add_(0, node[here], (logprobs.exp() * onward)[here])
         return {
-            "move": move,
-            "legal": torch.cat(legal).mean(),
-            "board": torch.nn.functional.cross_entropy(
-                board.flatten(0, 1).float(), batch.board.flatten()
-            ),
+            "first": divergence[start].mean(),
+            "next": (divergence * weight)[~start].sum() / start.sum(),
+            "mass": mass[start].mean(),
         }
-
-
-def legal_weight(logits: torch.Tensor, rows: torch.Tensor, legal: torch.Tensor) -> torch.Tensor:
-    """[n] logsumexp over the legal tokens. logits: [N, V]; rows: [n]; legal: [m, 2] an index into rows and a token."""
-    mask = torch.ones((len(rows), logits.shape[1]), dtype=torch.bool, device=logits.device)
-    mask[legal[:, 0], legal[:, 1]] = False
-    return torch.logsumexp(logits[rows].masked_fill(mask, float("-inf")), dim=-1)
 
 
 @torch.no_grad()
 def evaluate(
     model: Student, records: list[Record], sequences: Sequences, device: str
 ) -> dict[str, dict[str, float]]:
-    """The losses per game over 96 held-out games of middle length, and `mass`, exp(-2 legal): about a move's."""
+    """The losses per game over 64 held-out games."""
     model.eval()
     result = {}
     for name in sorted({r.game for r in records}):
-        chosen = sorted((r for r in records if r.game == name), key=lambda r: len(r.moves))
-        middle = max(len(chosen) // 2 - 48, 0)
-        chosen = chosen[middle : middle + 96]
+        chosen = [r for r in records if r.game == name and r.rated][:64]
         sums: dict[str, float] = {}
-        for i in range(0, len(chosen), 16):
-            batch = make_batch(chosen[i : i + 16], sequences, random.Random(i)).to(device)
+        for i in range(0, len(chosen), GAMES_PER_BATCH):
+            batch = make_batch(chosen[i : i + GAMES_PER_BATCH], sequences, random.Random(i))
             with torch.autocast(device, dtype=torch.bfloat16):
-                for key, loss in model.losses(batch).items():
-                    sums[key] = sums.get(key, 0.0) + float(loss) * len(batch.ids) / len(chosen)
+                for key, loss in model.losses(batch.to(device)).items():
+                    sums[key] = sums.get(key, 0.0) + float(loss) * GAMES_PER_BATCH / len(chosen)
         result[name] = {key: round(loss, 4) for key, loss in sums.items()}
-        result[name]["mass"] = round(math.exp(-2 * sums["legal"]), 4)
     model.train()
     return result
 
@@ -214,7 +266,7 @@ def train(args: argparse.Namespace) -> None:
         train_tokenizer().save(str(tokenizer_file))
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     sequences = Sequences(tokenizer)
-    model = Student(tokenizer.get_vocab_size()).to(device)
+    model = Student(tokenizer).to(device)
     opts = optimizers(model, args.lr)
     step, seconds = 0, 0.0
     checkpoint = args.work / "checkpoint.pt"
@@ -261,14 +313,13 @@ def train(args: argparse.Namespace) -> None:
                 group["lr"] = args.lr * scale
         with torch.autocast(device, dtype=torch.bfloat16):
             losses = model.losses(batch.to(device))
-        weighted = LEGAL_WEIGHT * losses["legal"] + BOARD_WEIGHT * losses["board"]
-        (losses["move"] + weighted).backward()
+        (losses["first"] + losses["next"]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()
             opt.zero_grad(set_to_none=True)
         step += 1
-        tokens += batch.ids.numel()
+        tokens += batch.ids.numel() + batch.trunks.numel()
         for key, loss in losses.items():
             running[key] = running.get(key, 0.0) + loss.item() / args.log_every
         if step % args.log_every == 0 or step == args.steps:
@@ -309,7 +360,7 @@ def plot(work: Path) -> None:
     entries = {e["step"]: e for e in map(json.loads, (work / "log.jsonl").open())}
     log = [entries[step] for step in sorted(entries)]
     seen = [entry for entry in log if "held_out" in entry]
-    units = {"move": "nats per token", "legal": "nats per token", "board": "nats per square"}
+    units = {"first": "nats per move", "next": "nats per move", "mass": "legal mass"}
     figure, panels = pyplot.subplots(1, len(units), figsize=(13, 4), layout="constrained")
     for panel, (key, unit) in zip(panels, units.items(), strict=True):
         panel.plot([e["step"] for e in log], [e[key] for e in log], lw=0.8, label="training")
@@ -325,9 +376,11 @@ def plot(work: Path) -> None:
 def export(work: Path, folder: Path) -> None:
     """Write the Hugging Face directory that the package contains."""
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    student = Student(tokenizer.get_vocab_size())
+    student = Student(tokenizer)
     student.load_state_dict(torch.load(work / "checkpoint.pt", map_location="cpu")["model"])
     model = student.llama
+    weight = model.model.embed_tokens.weight
+    weight.data = student.table().detach()
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     PreTrainedTokenizerFast(

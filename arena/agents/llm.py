@@ -49,7 +49,7 @@ class LlmPlayer:
         room = _room(config) + _shown_tokens(config, spec, engine)
         self._transcript = Transcript(config, spec, engine, engine.max_model_len - room)
         taken = len(self._transcript.ids)
-        more = ROOM_TOKENS + self._transcript.list_tokens + room - MAX_MOVE_TOKENS
+        more = ROOM_TOKENS + room - MAX_MOVE_TOKENS
         if taken + more > engine.max_model_len:
             raise ConfigError(
                 f"The prompt of {config.name} for {spec.game} takes {taken} tokens and a game {more} more, but "
@@ -137,11 +137,10 @@ class LlmPlayer:
     def _shown(self, view: GameView) -> str:
         config, position = self._config, view.position
         legal = self._transcript.shown(list(view.legal_moves)) if config.show_legal_moves else []
-        fen, board = (position.fen(), position.ascii()) if config.show_position else ("", "")
-        text = prompts.shown_text(fen, board, legal)
+        text = prompts.shown_text(config, position, legal)
         taken = len(self._transcript.ids) + len(self._transcript.encode(text))
         if legal and taken + _room(config) > self._engine.max_model_len:
-            return prompts.shown_text(fen, board, [])
+            return prompts.shown_text(config, position)
         return text
 
     def _sampling(self, view: GameView, purpose: str) -> SamplingParams:
@@ -182,7 +181,7 @@ def _room(config: cfg.LlmAgent) -> int:
     """Tokens of a prompt and its answer besides the transcript and what is shown of the position."""
     room = MAX_MOVE_TOKENS
     if config.mode == "choose":
-        return room + ASKING_TOKENS * (config.show_position or config.show_legal_moves)
+        return room + ASKING_TOKENS
     if config.mode == "think":
         return room + ASKING_TOKENS + config.max_tokens
     again = config.retries * (ASKING_TOKENS + EXCERPT)  # a character is at most a few tokens
@@ -199,8 +198,9 @@ def _shown_tokens(config: cfg.LlmAgent, spec: GameSpec, engine: EngineClient) ->
     position = get_game(spec.game).position(spec.start_fen, spec.rules, spec.setup)
     notation = config.notation or position.game.notations[0]
     legal = [position.notation(move, notation) for move in position.legal_moves()]
-    fen, board = (position.fen(), position.ascii()) if config.show_position else ("", "")
-    shown = prompts.shown_text(fen, board, legal * MORE_MOVES if config.show_legal_moves else [])
+    shown = prompts.shown_text(
+        config, position, legal * MORE_MOVES if config.show_legal_moves else ()
+    )
     return len(engine.tokenizer.encode_choice(shown)) if shown else 0
 
 

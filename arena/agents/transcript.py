@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from arena import config as cfg
 from arena.agents.base import EngineClient, GameView
-from arena.prompts import board_text, persona_text, pushed_parts, system_text, transcript_parts
+from arena.prompts import MOVES, move_text, persona_text, start_text, system_text
 from arena.types import GameSpec
-from games import get_game
+from games import Position, get_game
 
 KEPT_PLIES = 16  # of the transcript, when it has to be restarted
 
@@ -26,7 +26,6 @@ class Transcript:
         self._engine = engine
         self._limit = limit
         self._notation = config.notation or game.notations[0]
-        self._board_plies = config.board_plies
         system = system_text(game, spec.rules, self._notation, config.mode)
         persona = persona_text(config.name, config.strength, config.style)
         self._persona = [*engine.tokenizer.encode_prompt(system), *self.encode(persona)]
@@ -34,17 +33,12 @@ class Transcript:
         fen = self._position.start_fen
         self._start = None if fen == game.start_fen else spec.setup or fen
         self.ids = self._from(0)
-        listed = board_text(self._position) if config.board_plies else ""
-        self.list_tokens = len(
-            self.encode(listed)
-        )  # of the pieces at the start, which are the most
         self.restarted_at = 0  # the number of moves at the last restart, 0 before the first
 
     def follow(self, view: GameView) -> None:
         """Append the moves that are new since the last call, minding the limit after each one."""
         for move in view.moves[self._position.ply :]:
-            parts = pushed_parts(self._position, move, self._notation, self._board_plies)
-            self.ids = self.ids + [token for part in parts for token in self.encode(part)]
+            self.ids = [*self.ids, *self._played(self._position, move)]
             if len(self.ids) > self._limit:
                 self._restart()
 
@@ -67,8 +61,21 @@ class Transcript:
         self.restarted_at = ply
 
     def _from(self, ply: int) -> list[int]:
-        """The prompt with a transcript that begins at `ply`."""
-        parts = transcript_parts(
-            self._position, self._notation, self._start, self._board_plies, first=ply
-        )
-        return self._persona + [token for part in parts for token in self.encode(part)]
+        """The prompt with a transcript that begins at `ply`, from its FEN unless that is the start."""
+        replay = self._position.copy()
+        moves = replay.moves()[ply:]
+        while replay.ply > ply:
+            replay.pop()
+        ids = [
+            *self._persona,
+            *self.encode(start_text(replay.fen() if ply else self._start) + MOVES),
+        ]
+        for move in moves:
+            ids += self._played(replay, move)
+        return ids
+
+    def _played(self, position: Position, move: str) -> tuple[int, ...]:
+        """Plays a move; its tokens."""
+        text = move_text(position.notation(move, self._notation))
+        position.push(move)
+        return self.encode(text)

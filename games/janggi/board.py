@@ -108,14 +108,6 @@ class Board(State):
         """
         return notation.lan(self, self._checked(move))
 
-    def long(self, move: Move) -> str:
-        """A legal move as its piece's letter in a FEN and its UCI. Raises `IllegalMove`.
-
-        >>> Board().long(Move.from_uci("b1c3"))
-        'Nb1c3'
-        """
-        return notation.long(self, self._checked(move))
-
     def variation_san(self, moves: Iterable[Move]) -> str:
         """Moves that follow one another from here, numbered. Raises `IllegalMove`; the board stays.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from games.janggi.rules import RULE_SETS, Rules
 
-_PASS = "a pass is the general's own point twice, like"
 NOTATIONS = {
-    "long": (
-        "as the piece's letter and both points, like Nb1c3; K is the general, A the guard, N the horse, B the "
-        f"elephant, R the chariot, C the cannon and P the soldier; {_PASS} Ke2e2"
+    "uci": (
+        "as the point a piece leaves and the point it goes to, like a4a5; where pieces are listed, K is the general, A "
+        "the guard, N the horse, B the elephant, R the chariot, C the cannon and P the soldier; a pass is the "
+        "general's own point twice, like e2e2"
     ),
-    "uci": f"as the point a piece leaves and the point it goes to, like a4a5; {_PASS} e2e2",
     "san": (
         "as the piece's letter and the point it goes to, like Hc3 or Rxe9, with the file or rank it leaves where "
         "two can go there, like Pab4; K is the general, A the guard, H the horse, E the elephant, R the chariot, C "
@@ -18,12 +17,13 @@ NOTATIONS = {
     ),
     "lan": (
         "as the piece's letter and both points, like Hb1-c3 or Ra1xa7; K is the general, A the guard, H the horse, "
-        f"E the elephant, R the chariot, C the cannon and P the soldier; {_PASS} Ke2-e2"
+        "E the elephant, R the chariot, C the cannon and P the soldier; a pass is the general's own point twice, like "
+        "Ke2-e2"
     ),
     "janggi": (
         "as the piece's letter and both points in digits, the rank counted from Han's side with 0 for the tenth and "
         "then the file, like H02-83; K is the general, A the guard, H the horse, E the elephant, R the chariot, C "
-        f"the cannon and P the soldier; {_PASS} K95-95"
+        "the cannon and P the soldier; a pass is the general's own point twice, like K95-95"
     ),
     "korean": (
         "as in Korean records, like 02마83: the point a piece leaves, the piece and the point it goes to; a point is "
@@ -37,7 +37,7 @@ _COUNTS = {3: "three", 4: "four", 100: "a hundred", 200: "two hundred"}
 
 
 def describe(rules: str, notation: str) -> str:
-    """The rules as language models are told them; the bundled model was trained on those of `janggi` with `long`."""
+    """The rules as language models are told them; the bundled model was trained on those of `janggi` with `uci`."""
     return (
         "You play janggi, Korean chess, in a tournament. Cho and Han move in turn; Cho moves "
         "first. The board has files a to i and ranks 1 to 10. A move is written "

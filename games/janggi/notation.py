@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from games.core import AmbiguousMove, IllegalMove
-from games.janggi.geometry import LETTERS, SQUARE_NAMES
+from games.janggi.geometry import SQUARE_NAMES
 from games.janggi.korean import point_digits
 from games.janggi.move import Move
 
@@ -52,11 +52,6 @@ def san(board: Board, move: Move) -> str:
 def lan(board: Board, move: Move) -> str:
     """A legal move with both points: `Hb1-c3`, `Pa7xa6+`, `Ke2-e2` for a pass."""
     return _long(board, move, SQUARE_NAMES[move.from_square], SQUARE_NAMES[move.to_square])
-
-
-def long(board: Board, move: Move) -> str:
-    """A legal move as its piece's letter in a FEN and its UCI: `Nb1c3`, `Ke2e2` for a pass."""
-    return f"{LETTERS[board.squares[move.from_square] & 7]}{move.uci()}"
 
 
 def digits(board: Board, move: Move) -> str:

@@ -97,8 +97,6 @@ class JanggiPosition:
         move = board.parse_uci(uci)
         if style == "uci":
             return move.uci()
-        if style == "long":
-            return board.long(move)
         if style == "san":
             return board.san(move)
         if style == "lan":

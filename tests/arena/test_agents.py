@@ -29,7 +29,7 @@ from tests.arena.fakes import FakeEngine, agents, game_spec
 DRAGON = cfg.LlmAgent(
     name="Dragon", strength="master", style="You attack.", temperature=0.5, top_p=0.9, min_p=0.1
 )
-BLIND = DRAGON.model_copy(update={"board_plies": 0})
+BLIND = DRAGON.model_copy(update={"show_pieces": False})
 
 
 def view_of(position: games.Position, **changes: Any) -> GameView:
@@ -233,7 +233,7 @@ async def test_request_of_a_language_model() -> None:
 
     assert engine.prompts == [expected(spec, None, ["a4a5"])]
     choices, params, request_id = engine.requests[0]
-    assert list(choices) == [f" {position.notation(m, 'long')}" for m in view.legal_moves]
+    assert list(choices) == [f" {move}" for move in view.legal_moves]
     assert (params.scoring, params.temperature, params.top_p, params.min_p) == (
         "likelihood",
         0.5,
@@ -292,20 +292,19 @@ async def test_prompt_names_an_unusual_start(changes: dict[str, Any], start: str
 
 
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize(("config", "limit"), [(BLIND, 1150), (DRAGON, 1600)])
+@pytest.mark.parametrize(("config", "limit"), [(BLIND, 1150), (DRAGON, 1330)])
 async def test_transcript_restarts_at_the_context_limit(
     side: int, config: cfg.LlmAgent, limit: int
 ) -> None:
     """The game goes on and says where it restarted; resumed, it has the same prompts and flags."""
-    engine = FakeEngine(
-        limit
-    )  # bytes; rules and persona take about 850, a list of pieces up to 160
+    engine = FakeEngine(limit)  # bytes; rules and persona take about 850, the pieces up to 160
     agent, spec = new_llm(engine, config, game="janggi")
     choices = await follow(agent, spec, side=side, plies=110)
     restarts = [i for i, choice in enumerate(choices) if choice.prompt_restarted]
     assert len(restarts) >= 2
     for i in range(1, len(choices)):
-        grew = engine.prompts[i].startswith(engine.prompts[i - 1])
+        moves, _, _ = engine.prompts[i - 1].partition("\n\nCho:" if side else "\n\nHan:")
+        grew = engine.prompts[i].startswith(moves)
         assert grew == (i not in restarts)
 
     for from_ply in range(0, 110, 29):
@@ -324,9 +323,8 @@ async def test_restarted_prompt_shows_the_position_and_the_last_moves() -> None:
     start, _, moves = engine.prompts[first].split("Start: ")[1].partition("\n\nGame:")
     position = games.get_game("janggi").position(start)
     for move in moves.split():
-        position.push(move[1:])  # after its piece's letter; raises if it does not fit the position
-    legal = [position.notation(move, "long") for move in position.legal_moves()]
-    assert set(engine.requests[first][0]) == {f" {move}" for move in legal}
+        position.push(move)  # raises if it does not fit the position
+    assert set(engine.requests[first][0]) == {f" {move}" for move in position.legal_moves()}
     assert len(moves.split()) >= 4
 
 

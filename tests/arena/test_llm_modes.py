@@ -10,7 +10,7 @@ from arena import match
 from arena.agents import NoMove, Resigned, build_agent
 from arena.agents.base import GameView
 from arena.config import ConfigError, LlmAgent, load_config
-from arena.prompts import prompt_text, system_text
+from arena.prompts import pieces_text, prompt_text, system_text
 from arena.types import Termination
 from tests.arena.fakes import FakeEngine, Scripted, Writing, game_spec, played
 
@@ -35,6 +35,7 @@ async def test_a_thought_is_written_first_and_then_a_legal_move_is_chosen() -> N
     [(prompt, params, _)] = engine.written
     system = system_text(games.get_game("chess"), mode="think")
     base = prompt_text(system, config, None, view_of(spec, ["e2e4", "e7e5"]).position)
+    base = base.removesuffix("\n\nAnswer:")
     assert prompt == f"{base}\n\nThoughts:"
     assert params.max_tokens == 50 and params.stop == ("\n\n",)
     assert engine.prompts == [f"{base}\n\nThoughts: I attack.\n\nAnswer:"]
@@ -111,9 +112,10 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
                 choices, _, _ = engine.requests[-1]
                 assert list(choices) == [f" {text}" for text in legal]
                 system = system_text(game, notation=notation)
-                assert engine.prompts[-1] == prompt_text(system, config, None, position) + (
+                assert engine.prompts[-1] == prompt_text(system, config, None, position, legal)
+                assert engine.prompts[-1].endswith(
                     f"\n\nPosition: {position.fen()}\n{position.ascii()}"
-                    f"\n\nLegal moves: {' '.join(legal)}\n\nAnswer:"
+                    f"\n\nLegal moves: {' '.join(legal)}\n\n{pieces_text(position)}\n\nAnswer:"
                 )
                 assert all(position.parse(text).move for text in legal)
             moves.append(draw.choice(position.legal_moves()))
@@ -123,7 +125,7 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
 async def test_a_long_game_restarts_its_transcript_and_leaves_room_for_the_thoughts() -> None:
     config = model(mode="think", notation="san")
     spec = game_spec(agents=(config, config))
-    engine = Writing(*[" Hm."] * 80, max_model_len=1500)
+    engine = Writing(*[" Hm."] * 80, max_model_len=1250)
     agent = build_agent(config, spec, engine)
     position, draw, restarts = games.get_game("chess").position(), random.Random(1), 0
     while position.ply < 160 and not position.outcome():
@@ -145,7 +147,7 @@ def test_the_rules_that_a_prompt_tells_are_those_of_the_tournament() -> None:
 def test_a_notation_that_the_game_does_not_have_is_refused_by_name() -> None:
     agents = [{"type": "llm", "name": "A", "notation": "digits"}, {"type": "llm", "name": "B"}]
     with pytest.raises(
-        ConfigError, match=r"agents\[0\].notation is 'digits'; choose one of long, uci, san"
+        ConfigError, match=r"agents\[0\].notation is 'digits'; choose one of uci, san, lan"
     ):
         load_config(None, {"game": "janggi", "agents": agents})
 

@@ -9,6 +9,7 @@ import pytest
 from arena import match
 from arena.agents import build_agent
 from arena.config import bundled_model
+from arena.prompts import ANSWER, shown_text
 from arena.runtime.local import LocalEngine
 from arena.types import GameSpec, MoveRecord
 from engine import AsyncLLM, EngineConfig
@@ -29,25 +30,32 @@ async def records_of(spec: GameSpec, engine: LocalEngine) -> list[MoveRecord]:
     return records
 
 
-async def test_each_ply_computes_only_what_is_new(engine: LocalEngine) -> None:
-    """The last move of the opponent, and the last token of the own one (its others were scored)."""
+@pytest.mark.parametrize("show_pieces", [True, False])
+async def test_each_ply_computes_only_what_is_new(engine: LocalEngine, show_pieces: bool) -> None:
+    """The moves since the last one, and where the pieces stand; of the moves alone, the own one was scored before."""
+    both = tuple(
+        agent.model_copy(update={"show_pieces": show_pieces}) for agent in agents("Heron", "Dragon")
+    )
     specs = [
-        game_spec(game, number=n, agents=agents("Heron", "Dragon"), max_plies=12)
+        game_spec(game, number=n, agents=both, max_plies=12)
         for n, game in enumerate(("chess", "janggi", "janggi"), start=1)
     ]
     played = await asyncio.gather(*(records_of(spec, engine) for spec in specs))
     for spec, records in zip(specs, played, strict=True):
         position = get_game(spec.game).position()
-        shown = []
         for record in records:
-            shown.append(position.notation(record.choice.uci, "long"))
+            moves, ply = position.moves(), record.ply
+            new = f" {moves[ply - 1]}" if ply else ""
+            if show_pieces:
+                new = "".join(f" {move}" for move in moves[max(ply - 2, 0) :])
+                new += shown_text(both[0], position) + ANSWER
             position.push(record.choice.uci)
-        for record in records[2:]:
+            if ply < 2:
+                continue
             prompt, cached = record.choice.prompt_tokens, record.choice.cached_tokens
             assert prompt is not None
             assert cached is not None
-            new = len(engine.tokenizer.encode_choice(f" {shown[record.ply - 1]}"))
-            assert prompt - cached <= new + 1
+            assert prompt - cached <= len(engine.tokenizer.encode_choice(new)) + 1
             assert 0 < (record.choice.legal_mass or 0) <= 1
             assert record.choice.uci in record.choice.distribution
 

@@ -59,8 +59,8 @@ def test_record(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("chess", "2ac895ec8845237b5272985895df16f9dadcceddda8bca29bc1940747c95611f"),
-        ("janggi", "2557b52860c383805ed9d83ae8f0787bf18c68fad9ac040db0645d832b43dedb"),
+        ("chess", "fb3bc5c4d559b563e0de143df0fca4ce9d221809157e5bfd8ea5fa26debe4bfc"),
+        ("janggi", "33b30aa9044a17f68159b8a0347fd026b8a6db9f0461b5bc2e2b842277190aab"),
     ],
 )
 def test_rules_text_is_the_one_the_bundled_model_was_trained_on(name: str, digest: str) -> None:

@@ -1,0 +1,89 @@
+"""Have the engines rate every legal move of some positions of the games that `make_games.py` made.
+
+    python scripts/rate_moves.py --games data/chess.jsonl --out data/chess.rated
+
+Stockfish and Fairy-Stockfish look a ply or two ahead (and captures to their end), which is about what a small model can
+learn, and say what each move is worth. One JSON line a position, the plies of a game drawn at random:
+
+    {"line": 17, "ply": 23, "moves": {"e2e4": 35, "e2e3": 12, ...}}   # line of the file of games; centipawns
+
+A forced mate in n moves is MATE - n, a mate against the mover n - MATE. The file is appended to and a second call goes
+on where the first stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from make_games import ENGINES, UciEngine, janggi_start
+from rich.progress import track
+
+MATE = 10_000
+DEPTHS = {"chess": 2, "janggi": 1}
+
+
+class Rater(UciEngine):
+    """An engine that shows all moves (MultiPV) with their scores."""
+
+    def __init__(self, command: str, game: str) -> None:
+        options = {"Threads": "1", "Hash": "16", "MultiPV": "256"}
+        super().__init__(command, options | ({"UCI_Variant": game} if game != "chess" else {}))
+        self._depth = DEPTHS[game]
+
+    def rate(self) -> dict[str, int]:
+        """Centipawns of each legal move for the side to move; empty where the game is over."""
+        self._send(f"go depth {self._depth}")
+        rated = {}
+        for line in self._read_until("bestmove"):
+            words = line.split()
+            if "multipv" in words and words[words.index("depth") + 1] == str(self._depth):
+                at = words.index("score")
+                value = int(words[at + 2])
+                if words[at + 1] == "mate":
+                    value = MATE - value if value > 0 else -MATE - value
+                rated[words[words.index("pv") + 1]] = value
+        return rated
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--games", type=Path, required=True, help="file of make_games.py")
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines file, appended to")
+    parser.add_argument("--plies", type=int, default=8, help="positions of each game")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", help="path of the UCI engine")
+    args = parser.parse_args()
+
+    records = [json.loads(line) for line in args.games.read_text().splitlines() if line[-1:] == "}"]
+    game = records[0]["game"]
+    lines = args.out.read_text().splitlines() if args.out.exists() else []
+    done = max([-1, *(json.loads(line)["line"] for line in lines if line.endswith("}"))])
+    rater = Rater(args.engine or ENGINES[game], game)
+    with args.out.open("a") as out:
+        if lines and not lines[-1].endswith("}"):
+            out.write("\n")  # the last run was killed inside a line
+        for line in track(range(done + 1, len(records)), description=f"{game} positions"):
+            record = records[line]
+            rng = random.Random(f"{args.seed}/{game}/{line}")
+            moves = record["moves"]
+            fen = janggi_start(record["setup"]) if record["setup"] else None
+            rater.new_game()
+            for ply in sorted(rng.sample(range(len(moves)), min(args.plies, len(moves)))):
+                rater.set_position(fen, moves[:ply])
+                rated = rater.rate()
+                if rated:
+                    out.write(
+                        json.dumps(
+                            {"line": line, "ply": ply, "moves": rated}, separators=(",", ":")
+                        )
+                        + "\n"
+                    )
+            out.flush()
+    rater.close()
+
+
+if __name__ == "__main__":
+    main()
