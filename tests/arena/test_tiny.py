@@ -220,8 +220,10 @@ def test_the_exported_model_says_what_the_student_does(tiny_data, tmp_path: Path
     student.llama.set_attn_implementation("eager")
     with torch.no_grad():
         table = student.table().bfloat16().float()  # as exported
-        model = student.llama.bfloat16().float().model
-        hidden = model(inputs_embeds=torch.nn.functional.embedding(batch.rules, table))
+        for weight in student.llama.parameters():
+            weight.data = weight.data.bfloat16().float()
+        embedded = torch.nn.functional.embedding(batch.rules, table)
+        hidden = student.llama.model(inputs_embeds=embedded)
         logits = exported(batch.rules).logits
     torch.testing.assert_close(logits, hidden.last_hidden_state @ table.T, atol=1e-4, rtol=1e-4)
 
