@@ -4,6 +4,8 @@ interface.
 
 from __future__ import annotations
 
+import math
+
 import chess
 
 from games.chess_openings import OPENINGS
@@ -13,6 +15,7 @@ from games.core import (
     GameError,
     IllegalMove,
     InvalidFen,
+    MoveFacts,
     Outcome,
     ParseResult,
     PieceInfo,
@@ -57,6 +60,10 @@ PIECES = (
 _VALUES = tuple((chess.Piece.from_symbol(p.letter).piece_type, p.value) for p in PIECES)
 
 
+def _letter(piece_type: chess.PieceType) -> str:
+    return chess.piece_symbol(piece_type).upper()
+
+
 class ChessPosition:
     """Chess with the claims of the threefold repetition and the fifty moves made automatically."""
 
@@ -82,6 +89,17 @@ class ChessPosition:
 
     def legal_moves(self) -> list[str]:
         return sorted(move.uci() for move in self._board.legal_moves)
+
+    def facts(self, uci: str) -> MoveFacts:
+        board, move = self._board, self._legal(uci)
+        taken = chess.PAWN if board.is_en_passant(move) else board.piece_type_at(move.to_square)
+        captured = None if taken is None else _letter(taken)
+        board.push(move)
+        outcome = self.outcome()
+        at_risk = None if outcome else self._at_risk()
+        facts = MoveFacts(captured, board.is_check(), outcome, at_risk)
+        board.pop()
+        return facts
 
     def push(self, uci: str) -> None:
         self._board.push(self._legal(uci))
@@ -155,6 +173,25 @@ class ChessPosition:
             chess.square_name(square): piece.symbol()
             for square, piece in self._board.piece_map().items()
         }
+
+    def _at_risk(self) -> str | None:
+        """The piece that the side to move could win most by capturing, see `MoveFacts`."""
+        board = self._board
+        rival = board.turn
+        worst, at_risk = 0.0, None
+        for kind, value in _VALUES[:-1]:  # the king, the last, cannot be taken
+            for square in chess.scan_forward(board.pieces_mask(kind, not rival)):
+                attackers = board.attackers_mask(rival, square)
+                if attackers and value > worst:
+                    loss = value
+                    if board.attackers_mask(not rival, square):
+                        loss -= next(
+                            (v for k, v in _VALUES[:-1] if attackers & board.pieces_mask(k, rival)),
+                            math.inf,  # a king takes nothing that is protected
+                        )
+                    if loss > worst:
+                        worst, at_risk = loss, _letter(kind)
+        return at_risk
 
     def _legal(self, uci: str) -> chess.Move:
         try:

@@ -100,6 +100,22 @@ class PieceInfo:
     glyphs: tuple[str, str]
 
 
+@dataclass(frozen=True)
+class MoveFacts:
+    """What a legal move does, as far as one look at the board tells.
+
+    captured: the letter (`PieceInfo`) of what it takes. check: the other side is then in check. outcome: the end it
+    brings. at_risk: the letter of the mover's piece that the other side could then win most by capturing, if any: all
+    of its value where nobody can recapture, else what it is worth more than the cheapest captor. Neither pins nor
+    checks are minded.
+    """
+
+    captured: str | None = None
+    check: bool = False
+    outcome: Outcome | None = None
+    at_risk: str | None = None
+
+
 class Position(Protocol):
     """A position with the moves that led to it; `push` and `pop` change it in place."""
 
@@ -127,6 +143,10 @@ class Position(Protocol):
 
     def legal_moves(self) -> list[str]:
         """Legal moves in UCI, sorted; empty exactly if the game has ended without a claim."""
+        ...
+
+    def facts(self, uci: str) -> MoveFacts:
+        """What a legal move does. Raises `IllegalMove`."""
         ...
 
     def push(self, uci: str) -> None:

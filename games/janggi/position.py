@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from games.core import (
     Game,
     GameError,
     InvalidFen,
+    MoveFacts,
     Outcome,
     ParseResult,
     PieceInfo,
     ascii_board,
 )
-from games.janggi import ends
+from games.janggi import ends, movegen
 from games.janggi.board import Board
 from games.janggi.describe import NOTATIONS, describe
 from games.janggi.fen import letters_by_square
-from games.janggi.geometry import FILES, RANKS, VALUES
+from games.janggi.geometry import FILES, GENERAL, LETTERS, RANKS, VALUES
 from games.janggi.move import UCI
 from games.janggi.openings import OPENINGS
 from games.janggi.reading import spellings
@@ -63,6 +66,18 @@ class JanggiPosition:
 
     def legal_moves(self) -> list[str]:
         return sorted([UCI[move] for move in self._board.packed_moves()])
+
+    def facts(self, uci: str) -> MoveFacts:
+        board, move = self._board, self._board.parse_uci(uci)
+        captured = (
+            LETTERS[board.squares[move.to_square]].upper() if board.is_capture(move) else None
+        )
+        board.push(move)
+        outcome = self.outcome()
+        at_risk = None if outcome else self._at_risk()
+        facts = MoveFacts(captured, board.is_check(), outcome, at_risk)
+        board.pop()
+        return facts
 
     def push(self, uci: str) -> None:
         self._board.push_uci(uci)
@@ -120,6 +135,28 @@ class JanggiPosition:
 
     def ascii(self) -> str:
         return ascii_board(FILES, RANKS, self.pieces())
+
+    def _at_risk(self) -> str | None:
+        """The piece that the side to move could win most by capturing, see `MoveFacts`."""
+        board, points = self._board, self._board.squares
+        rival = board.turn
+        cheapest: dict[int, float] = {}
+        for move in movegen.pseudo_legal(points, board.men[rival], rival):
+            target = move & 127
+            if points[target]:
+                captor = points[move >> 7] & 7
+                # a general takes nothing that is protected
+                value = math.inf if captor == GENERAL else VALUES[captor]
+                cheapest[target] = min(value, cheapest.get(target, math.inf))
+        worst, at_risk = 0.0, None
+        for target in sorted(cheapest):
+            kind = points[target] & 7
+            loss: float = VALUES[kind]
+            if loss > worst and board.is_attacked_by(1 - rival, target):
+                loss -= cheapest[target]
+            if loss > worst:
+                worst, at_risk = loss, LETTERS[kind]
+        return at_risk
 
     def pieces(self) -> dict[str, str]:
         return letters_by_square(self._board.squares)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from games import Game, IllegalMove, InvalidFen, Outcome, ParseResult, PieceInfo
+from games import Game, IllegalMove, InvalidFen, MoveFacts, Outcome, ParseResult, PieceInfo
 from games.core import ascii_board
 from games.reading import Spelling, read_reply
 
@@ -58,6 +58,12 @@ class ConnectFour:
             for c in COLUMNS
         )
         return [square for square in lowest if square]
+
+    def facts(self, uci: str) -> MoveFacts:
+        self.push(uci)
+        outcome = self.outcome()
+        self.pop()
+        return MoveFacts(outcome=outcome)
 
     def push(self, uci: str) -> None:
         if uci not in self.legal_moves():

@@ -188,3 +188,48 @@ def test_janggi_setups_start_the_game() -> None:
 def test_janggi_parse(text: str, move: str | None, failure: ParseFailure | None) -> None:
     result = games.get_game("janggi").position().parse(text)
     assert (result.move, result.failure) == (move, failure)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_of_a_move_are_what_playing_it_shows(name: str) -> None:
+    for position in random_play(name, plies=120, seed=8):
+        side, before = position.turn, (position.fen(), position.moves())
+        values = {piece.letter: piece.value for piece in position.game.pieces}
+        for uci in position.legal_moves():
+            facts, material = position.facts(uci), position.material()
+            position.push(uci)
+            lost = material[1 - side] - position.material()[1 - side]
+            assert values.get(facts.captured or "", 0.0) == lost
+            assert facts.check == position.in_check()
+            assert facts.outcome == position.outcome()
+            assert facts.at_risk is None or facts.outcome is None
+            position.pop()
+        assert (position.fen(), position.moves()) == before
+        with pytest.raises(games.IllegalMove):
+            position.facts("a1a10")
+
+
+def test_at_risk_is_the_dearest_loss_by_one_exchange() -> None:
+    chess = games.get_game("chess")
+    for fen, uci, at_risk in (
+        ("4k3/8/2p5/8/4N3/8/8/4K3 w - - 0 1", "e4d6", None),  # nobody attacks it
+        ("4k3/8/8/2p5/8/4N3/8/4K3 w - - 0 1", "e3d5", None),
+        ("4k3/8/2p5/8/8/4N3/8/4K3 w - - 0 1", "e3d5", "N"),  # a pawn takes it for nothing
+        ("4k3/8/2p5/8/4P3/4N3/8/4K3 w - - 0 1", "e3d5", "N"),  # or for a pawn
+        ("4k3/8/5n2/8/2P5/4N3/8/4K3 w - - 0 1", "e3d5", None),  # a knight for a knight
+        ("4k3/8/5n2/8/8/4N3/8/4K3 w - - 0 1", "e3c4", None),
+        ("4k3/8/5n2/3N4/8/8/8/R3K3 w - - 0 1", "a1a2", "N"),  # left where it can be taken
+        ("4k3/3N4/8/8/8/8/P7/3RK3 w - - 0 1", "e1e2", None),  # a king takes nothing protected
+        ("4k3/3N4/8/8/8/8/P7/4K3 w - - 0 1", "e1e2", "N"),
+    ):
+        assert chess.position(fen).facts(uci).at_risk == at_risk, (fen, uci)
+    janggi = games.get_game("janggi")
+    for fen, uci, at_risk in (
+        ("3k5/9/9/9/r8/9/9/9/5K3/R8 w - - 0 1", "f2e2", "R"),  # on one file, unprotected
+        ("3k5/9/9/9/r8/9/9/2N6/5K3/R8 w - - 0 1", "c3b1", "R"),
+        ("3k5/9/9/9/r8/9/P8/9/5K3/R8 w - - 0 1", "f2e2", None),  # a protected soldier between
+        ("3k5/9/9/9/r8/9/P8/9/5K3/1R7 w - - 0 1", "f2e2", "P"),
+        ("3k5/c8/9/p8/9/9/P8/9/5K3/R8 w - - 0 1", "f2e2", None),  # two men before the cannon's goal
+        ("3k5/c8/9/p8/9/9/9/9/5K3/R8 w - - 0 1", "f2e2", "R"),  # over a screen
+    ):
+        assert janggi.position(fen).facts(uci).at_risk == at_risk, (fen, uci)
