@@ -75,9 +75,8 @@ class LlmAgent(_Agent):
     notation: str | None = (
         None  # of the game's; None is UCI, which the bundled model was trained on
     )
-    show_pieces: bool = True  # where everything stands, after the moves
     show_position: bool = False  # a FEN and a text board
-    show_legal_moves: bool = False
+    show_legal_moves: bool = True  # with what each does; the bundled model needs them
     max_tokens: int = Field(default=128, ge=1)  # of a thought or a free reply
     retries: int = Field(default=2, ge=0)
     scoring: Literal["likelihood", "masked"] = "likelihood"

@@ -8,7 +8,7 @@ The words of the rules come from the game.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 
 from arena.config import LlmAgent
 from games import Game, Position
@@ -27,11 +27,22 @@ _ANSWERS = {
 }
 
 
+_LEGEND = (
+    " Your legal moves are listed by piece. Before a move may stand what it does: x and what it takes, + a check, # a "
+    "win, = a draw, - a loss, ? and which of your pieces it leaves to be taken."
+)
+
+
 def system_text(
-    game: Game, rules: str | None = None, notation: str | None = None, mode: str = "choose"
+    game: Game,
+    rules: str | None = None,
+    notation: str | None = None,
+    mode: str = "choose",
+    legal_moves: bool = True,
 ) -> str:
-    """The layer that all agents of a game share: the rules, and how to answer."""
-    return game.rules_text(rules, notation) + _ANSWERS[mode]
+    """The layer that all agents of a game share: the rules, how legal moves are listed if so, and how to answer."""
+    listed = _LEGEND if legal_moves else ""
+    return game.rules_text(rules, notation) + listed + _ANSWERS[mode]
 
 
 def persona_text(name: str, strength: str, style: str) -> str:
@@ -44,23 +55,35 @@ def start_text(start: str | None) -> str:
     return f"\n\nStart: {start}" if start else ""
 
 
-def pieces_text(position: Position) -> str:
-    """Where everything stands: the opponent's pieces in small letters, then those of the side to move.
+def legal_moves_text(position: Position, notation: str) -> str:
+    """A line for each piece that can move: its letter, then its moves, each after what it does (`games.MoveFacts`).
 
-    Of each side the least valuable come first, so that a model that reads from left to right knows what stands in the
-    way when it comes to the pieces that move far.
+    A move that names no piece on the board, a new stone say, stands without a letter.
     """
-    game, pieces = position.game, position.pieces()
-    order = {piece.letter: (piece.value, place) for place, piece in enumerate(game.pieces)}
-    lines = []
-    for side in (1 - position.turn, position.turn):
-        men = [(c.upper(), square) for square, c in pieces.items() if c.isupper() == (side == 0)]
-        men.sort(key=lambda piece: (order[piece[0]], piece[1]))
-        listed = "".join(
-            f" {c if side == position.turn else c.lower()}{square}" for c, square in men
-        )
-        lines.append(f"{game.sides[side].capitalize()}:{listed}")
-    return "\n".join(lines)
+    pieces = position.pieces()
+    lines: dict[str, str] = {}
+    for move in position.legal_moves():
+        square = _SQUARE.match(move)
+        letter = pieces.get(square[0], "").upper() if square else ""
+        listed = _facts_text(position, move) + move_text(position.notation(move, notation))
+        key = square[0] if square and letter else ""
+        lines[key] = lines.get(key, letter) + listed
+    return "\n".join(lines.values())
+
+
+_SQUARE = re.compile(r"[a-z]\d+")  # that a move in UCI leaves
+
+
+def _facts_text(position: Position, move: str) -> str:
+    facts = position.facts(move)
+    text = f"x{facts.captured.lower()}" if facts.captured else ""
+    if facts.outcome:
+        text += "=" if (winner := facts.outcome.winner) is None else "-#"[winner == position.turn]
+    elif facts.check:
+        text += "+"
+    if facts.at_risk:
+        text += f"?{facts.at_risk}"
+    return f" {text}" if text else ""
 
 
 MOVES = "\n\nGame:"
@@ -72,23 +95,17 @@ def move_text(move: str) -> str:
     return f" {move}"
 
 
-def prompt_text(
-    system: str,
-    persona: LlmAgent,
-    start: str | None,
-    position: Position,
-    legal: Sequence[str] = (),
-) -> str:
-    """The whole prompt of one ply of an agent that chooses; agents build the same layer by layer, as token ids."""
+def prompt_text(persona: LlmAgent, start: str | None, position: Position) -> str:
+    """The whole prompt of one ply; agents build the same layer by layer, as token ids, and those that think go on."""
     notation = persona.notation or position.game.notations[0]
     replay = position.game.position(position.start_fen, position.rules)
     moves = []
     for move in position.moves():
         moves.append(move_text(replay.notation(move, notation)))
         replay.push(move)
-    shown = shown_text(persona, position, legal)
+    shown = shown_text(persona, position)
     return (
-        system
+        system_text(position.game, position.rules, notation, persona.mode, persona.show_legal_moves)
         + persona_text(persona.name, persona.strength, persona.style)
         + start_text(start)
         + MOVES
@@ -97,14 +114,15 @@ def prompt_text(
     )
 
 
-def shown_text(persona: LlmAgent, position: Position, legal: Sequence[str] = ()) -> str:
-    """What a ply shows besides the moves so far, as the agent wants it; `legal` are moves in its notation."""
-    parts = [
-        f"Position: {position.fen()}\n{position.ascii()}" if persona.show_position else "",
-        f"Legal moves: {' '.join(legal)}" if legal else "",
-        pieces_text(position) if persona.show_pieces else "",
-    ]
-    return "".join(f"\n\n{part}" for part in parts if part)
+def shown_text(persona: LlmAgent, position: Position) -> str:
+    """What a ply shows besides the moves so far, as the agent wants it."""
+    notation = persona.notation or position.game.notations[0]
+    text = ""
+    if persona.show_position:
+        text += f"\n\nPosition: {position.fen()}\n{position.ascii()}"
+    if persona.show_legal_moves:
+        text += f"\n\nLegal moves:\n{legal_moves_text(position, notation)}"
+    return text
 
 
 THOUGHTS = "\n\nThoughts:"

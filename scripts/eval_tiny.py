@@ -34,7 +34,7 @@ from tiny_data import Record, read_records
 
 import games
 from arena.config import ROSTER, TournamentConfig, bundled_model
-from arena.prompts import STRENGTHS, move_text, prompt_text, system_text
+from arena.prompts import STRENGTHS, move_text, prompt_text
 from arena.runtime.local import LocalRuntime
 from arena.store import Store, queries
 from arena.tournament import Progress, host
@@ -68,12 +68,7 @@ def positions(llm: LLM, records: Sequence[Record], count: int) -> Figures:
         level = record.levels[ply % 2]
         persona = next((a for a in ROSTER if a.strength == level), ROSTER[0])
         prompts.append(
-            prompt_text(
-                system_text(game),
-                persona.model_copy(update={"strength": level}),
-                record.setup,
-                position,
-            )
+            prompt_text(persona.model_copy(update={"strength": level}), record.setup, position)
         )
         choices.append([move_text(position.notation(m, style)) for m in position.legal_moves()])
         played.append(move_text(position.notation(record.moves[ply], style)))

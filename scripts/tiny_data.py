@@ -1,7 +1,7 @@
 """What the bundled model `tiny` learns from: rated positions of games, as token ids with what each token should be.
 
-A game is a trunk, the moves so far, from which its rated positions branch off: the pieces, and then a tree of all legal
-moves. A persona's strength says how much worse than the best a move may be: a move's share is exp(value / tolerance).
+A game is a trunk, the moves so far, from which its rated positions branch off: the list of legal moves, and then a tree
+of them. A persona's strength says how much worse than the best a move may be: a move's share is exp(value / tolerance).
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from arena.prompts import (
     STRENGTHS,
     move_text,
     persona_text,
-    pieces_text,
+    shown_text,
     start_text,
     system_text,
 )
 
-VOCAB_SIZE = 2560
-GAMES_PER_BATCH = 8
+VOCAB_SIZE = 1536
+GAMES_PER_BATCH = 4
+POSITIONS_PER_GAME = 8  # of one sequence, drawn from the rated ones
 HELD_OUT = 50  # one game in this many is never trained on
 TOLERANCE = {"beginner": 600, "novice": 250, "club": 110, "expert": 50, "master": 20}
 """Centipawns by which a move may fall behind the best one before its share of the target falls to 1/e."""
 DECIDED = 2500  # centipawns; of what a value has beyond that, a mate most of all, a tenth counts
-# Each square of a move is a token, and so is a piece with its square.
+# Each square of a move is a token, and so is all that is said before a move of what it does.
 PRE_TOKENIZER = pre_tokenizers.Sequence(
     [
         pre_tokenizers.Split(
             Regex(
-                r" ?[A-Za-z]?[a-i](?:10|[1-9])| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"
+                r"\n[A-Z](?= )| (?=[x+#=\-?])(?:x[a-z])?[+#=\-]?(?:\?[A-Z])?(?= )| ?[a-i](?:10|[1-9])"
+                r"| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\r\n]+|\s+(?!\S)|\s+"
             ),
             behavior="isolated",
         ),
@@ -109,7 +111,7 @@ def mirrored(record: Record) -> Record:
 
 
 def train_tokenizer() -> Tokenizer:
-    """A byte-level BPE in which every word of the prompts, every square and every piece on its square is one token."""
+    """A byte-level BPE in which every word of the prompts, every square and all that is said of a move is one token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZER
     tokenizer.decoder = decoders.ByteLevel()
@@ -124,12 +126,18 @@ def train_tokenizer() -> Tokenizer:
         game = games.get_game(name)
         squares = [f"{f}{r}" for f in "abcdefghi"[: game.files] for r in range(1, game.ranks + 1)]
         letters = [piece.letter for piece in game.pieces]
-        corpus += [f" {a}{s} {a.lower()}{s} {s}{s}" for a in letters for s in squares] * 50
+        taken = ["", *(f"x{letter.lower()}" for letter in letters)]
+        risks = ["", *(f"?{letter}" for letter in letters)]
+        facts = [x + mark + risk for x in taken for mark in ("", "+") for risk in risks]
+        facts += [x + mark for x in taken for mark in "#=-"]
+        corpus += [f" {s}{s}" for s in squares] * 50
+        corpus += [f" {text} " for text in facts if text] * 50
+        corpus += [f"\n{letter} " for letter in letters] * 50
         for agent in ROSTER:
             for strength in STRENGTHS:
                 for setup in game.setups or (None,):
                     text = persona_text(agent.name, strength, agent.style) + start_text(setup)
-                    text += f"{MOVES}\n\n{pieces_text(game.position())}{ANSWER}"
+                    text += MOVES + shown_text(agent, game.position()) + ANSWER
                     corpus.append(system_text(game) + text)
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
@@ -194,8 +202,9 @@ class Sequences:
         trunk += self.ids(start_text(record.setup) + MOVES)
         position = game.position(setup=record.setup)
         branches = []
-        for ply in range(max(record.rated, default=-1) + 1):
-            if ply in record.rated:
+        chosen = rng.sample(sorted(record.rated), min(POSITIONS_PER_GAME, len(record.rated)))
+        for ply in range(max(chosen, default=-1) + 1):
+            if ply in chosen:
                 branches.append(
                     self._branch(position, len(trunk), shares(record.rated[ply], strength))
                 )
@@ -208,7 +217,7 @@ class Sequences:
         return self.ids(move_text(position.notation(move, position.game.notations[0])))
 
     def _branch(self, position: games.Position, seen: int, wanted: dict[str, float]) -> Branch:
-        ids = list(self._tokenizer.encode(f"\n\n{pieces_text(position)}").ids) + self.ids(ANSWER)
+        ids = list(self._tokenizer.encode(shown_text(ROSTER[0], position)).ids) + self.ids(ANSWER)
         branch = Branch(seen, ids, list(range(-1, len(ids) - 1)), len(ids), [])
         nodes: dict[tuple[int, ...], int] = {(): len(ids) - 1}
         entries: dict[tuple[tuple[int, ...], int], float] = {}
@@ -275,8 +284,17 @@ class Batches(IterableDataset[Batch]):
                     yield make_batch(group, self._sequences, rng)
 
     def _groups(self, rng: random.Random) -> list[list[Record]]:
-        """All records once; sorted within a chunk, so that a batch holds games of like length and little padding."""
-        order = self._records[:]
+        """All records once, those of the game that has fewer again until both have as many; sorted within a chunk, so
+        that a batch holds games of like length and little padding.
+        """
+        kinds = [
+            [r for r in self._records if r.game == name]
+            for name in sorted({r.game for r in self._records})
+        ]
+        order = []
+        for records in kinds:
+            rng.shuffle(records)
+            order += itertools.islice(itertools.cycle(records), max(map(len, kinds)))
         rng.shuffle(order)
         groups = []
         for start in range(0, len(order), 2048):

@@ -54,7 +54,18 @@ from transformers import (
 MAX_LENGTH = 2048  # tokens; the longest prompt an agent may send
 DECAY_SHARE = 0.25
 EVEN_SHARE = 0.5  # of the loss after a move's first token is spread evenly over the pieces, the rest by their share
-PIECE = re.compile(r"( ?[A-Za-z]?)([a-i])(10|[1-9])")  # what tokens of pieces and squares look like
+ALIKE, COPIED, COMMON, BACK, WRITTEN, FOUND = (
+    0.5,
+    0.4,
+    0.3,
+    1.2,
+    0.5,
+    2.0,
+)  # sizes of what `prepare_to_copy` adds
+PART, WHOLE = 0.2, 0.5  # standard deviations of parts of embeddings and of their sums
+OUTPUT = 0.15  # scale of what comes out, for first logits of about 1
+SQUARE = re.compile(r"( ?)([a-i])(10|[1-9])")
+FACTS = re.compile(r" (x[a-z])?([+#=-])?(\?[A-Z])?")
 
 
 def new_model(vocab_size: int) -> LlamaForCausalLM:
@@ -63,19 +74,67 @@ def new_model(vocab_size: int) -> LlamaForCausalLM:
         LlamaConfig(
             vocab_size=vocab_size,
             hidden_size=256,
-            intermediate_size=688,
-            num_hidden_layers=6,
+            intermediate_size=768,
+            num_hidden_layers=5,
             num_attention_heads=8,
             num_key_value_heads=4,
             max_position_embeddings=MAX_LENGTH,
             tie_word_embeddings=True,
-            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+            rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
             bos_token_id=None,
             eos_token_id=0,
             pad_token_id=None,
             attn_implementation="products",
         )
     )
+
+
+@torch.no_grad()
+def prepare_to_copy(model: LlamaForCausalLM) -> None:
+    """Start near what copying a move from a list takes, which random weights need many hundred steps to find.
+
+    Half of the heads of the first layer look one token back and write down what stands there; half of those of the
+    second look for a token before which the present one stood, and copy it (an induction head, Olsson et al. 2022). All
+    others look for tokens like their own and copy them (mimetic initialization, Trockman & Kolter 2023).
+    """
+    config = model.config
+    width, size, heads = config.hidden_size, config.head_dim, config.num_attention_heads
+    group = heads // config.num_key_value_heads
+    pairs = (
+        size // 2
+    )  # of the dimensions i and i + pairs, which RoPE turns by theta ** -(i / pairs) a place
+    turns = config.rope_parameters["rope_theta"] ** -(torch.arange(pairs) / pairs)
+    slow = (turns < 0.01).repeat(2).float()[:, None]  # hardly turned within a list
+    common = torch.nn.functional.normalize(torch.randn(width), dim=0)
+    # What all tokens have in common, for heads that look at places alone; the same logit for all, so no bias.
+    model.model.embed_tokens.weight += COMMON * width**0.5 * common
+    model.model.norm.weight.fill_(OUTPUT)
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        keys, values = (
+            torch.nn.init.orthogonal_(torch.empty(width, width))[: heads // group * size]
+            for _ in range(2)
+        )
+        attention.k_proj.weight += ALIKE * keys
+        attention.v_proj.weight += values
+        for head in range(heads):
+            own, shared = (slice(h * size, (h + 1) * size) for h in (head, head // group))
+            attention.q_proj.weight[own] += ALIKE * keys[shared]
+            attention.o_proj.weight[:, own] += COPIED * values[shared].T
+    first, second = (layer.self_attn for layer in model.model.layers[:2])
+    fast = (turns > 0.15).float()
+    here = torch.cat([fast, torch.zeros(pairs)])
+    back = torch.cat([fast * turns.cos(), -fast * turns.sin()])
+    bases = torch.nn.init.orthogonal_(torch.empty(width, width))
+    for head in range(heads // 2):
+        own, shared = (slice(h * size, (h + 1) * size) for h in (head, head // group))
+        read, write = bases[shared], bases[width // 2 :][shared]
+        first.q_proj.weight[own] = BACK * torch.outer(back, common)
+        first.k_proj.weight[shared] = BACK * torch.outer(here, common)
+        first.v_proj.weight[shared] = read
+        first.o_proj.weight[:, own] = WRITTEN * write.T
+        second.q_proj.weight[own] = FOUND * slow * read
+        second.k_proj.weight[shared] = FOUND * slow * write
 
 
 def products(
@@ -122,8 +181,8 @@ def optimizers(model: torch.nn.Module, lr: float) -> list[torch.optim.Optimizer]
 
 
 class Factored(torch.nn.Module):
-    """Embeddings of pieces and squares as sums: what is learned of a knight on g1 says something of every knight, of
-    every piece on g1, and of files, ranks and diagonals. They are added up for the export.
+    """Embeddings of squares and of what moves do as sums: what is learned of d4 says something of its file, rank and
+    diagonals, and of taking a queen something of every move that takes one. They are added up for the export.
     """
 
     def __init__(self, vocabulary: dict[str, int], width: int) -> None:
@@ -131,25 +190,32 @@ class Factored(torch.nn.Module):
         names: dict[str, int] = {}
         marks = []
         for word, number in sorted(vocabulary.items(), key=lambda item: item[1]):
-            match = PIECE.fullmatch(word.replace("\u0120", " "))
-            if match:
-                letter, file, rank = match[1], ord(match[2]), int(match[3])
-                parts = (
-                    f"piece {letter}",
-                    f"square {match[2]}{rank}",
-                    f"file {file}",
-                    f"rank {rank}",
-                    f"rising {rank - file}",
-                    f"falling {rank + file}",
-                )
-                marks += [(number, names.setdefault(part, len(names))) for part in parts]
+            for part in parts_of(word.replace("\u0120", " ")):
+                marks.append((number, names.setdefault(part, len(names))))
         has = torch.zeros(max(vocabulary.values()) + 1, len(names))
         has[tuple(torch.tensor(marks).T)] = 1.0
         self.register_buffer("has", has)
-        self.parts = torch.nn.Parameter(0.02 * torch.randn(len(names), width))
+        self.parts = torch.nn.Parameter(PART * torch.randn(len(names), width))
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         return weight + self.has @ self.parts
+
+
+def parts_of(word: str) -> list[str]:
+    """What a token shares with others of its kind; nothing for a token that is no square and says nothing of a move."""
+    if match := SQUARE.fullmatch(word):
+        file, rank = ord(match[2]), int(match[3])
+        return [
+            f"place {match[1]}",
+            f"square {match[2]}{rank}",
+            f"file {file}",
+            f"rank {rank}",
+            f"rising {rank - file}",
+            f"falling {rank + file}",
+        ]
+    if match := FACTS.fullmatch(word):
+        return [part for part in match.groups() if part]
+    return []
 
 
 class Student(torch.nn.Module):
@@ -159,6 +225,10 @@ class Student(torch.nn.Module):
         super().__init__()
         self.llama = new_model(tokenizer.get_vocab_size())
         self.parts = Factored(tokenizer.get_vocab(), self.llama.config.hidden_size)
+        with torch.no_grad():  # all sums equally large
+            rest = (WHOLE**2 - PART**2 * self.parts.has.sum(1)).clamp(min=PART**2).sqrt()
+            self.llama.model.embed_tokens.weight.normal_().mul_(rest[:, None])
+        prepare_to_copy(self.llama)
 
     def table(self) -> torch.Tensor:
         """[vocabulary, width] the embeddings, added up."""
@@ -307,7 +377,7 @@ def train(args: argparse.Namespace) -> None:
         if step >= args.steps:
             break
         left = (args.steps - step) / args.steps
-        scale = min(1.0, (step + 1) / 100, left / DECAY_SHARE)
+        scale = min(1.0, (step + 1) / 50, left / DECAY_SHARE)
         for opt in opts:
             for group in opt.param_groups:
                 group["lr"] = args.lr * scale

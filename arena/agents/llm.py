@@ -135,12 +135,11 @@ class LlmPlayer:
         raise NoMove(failure, self._config.retries + 1, reply.strip()[-EXCERPT:])
 
     def _shown(self, view: GameView) -> str:
-        config, position = self._config, view.position
-        legal = self._transcript.shown(list(view.legal_moves)) if config.show_legal_moves else []
-        text = prompts.shown_text(config, position, legal)
+        config = self._config
+        text = prompts.shown_text(config, view.position)
         taken = len(self._transcript.ids) + len(self._transcript.encode(text))
-        if legal and taken + _room(config) > self._engine.max_model_len:
-            return prompts.shown_text(config, position)
+        if taken + _room(config) > self._engine.max_model_len:
+            return prompts.shown_text(_unlisted(config), view.position)
         return text
 
     def _sampling(self, view: GameView, purpose: str) -> SamplingParams:
@@ -196,12 +195,18 @@ def _client(view: GameView) -> str:
 def _shown_tokens(config: cfg.LlmAgent, spec: GameSpec, engine: EngineClient) -> int:
     """Room for what a ply shows of its position; a position with more legal moves is shown without them."""
     position = get_game(spec.game).position(spec.start_fen, spec.rules, spec.setup)
-    notation = config.notation or position.game.notations[0]
-    legal = [position.notation(move, notation) for move in position.legal_moves()]
-    shown = prompts.shown_text(
-        config, position, legal * MORE_MOVES if config.show_legal_moves else ()
-    )
-    return len(engine.tokenizer.encode_choice(shown)) if shown else 0
+    taken = [
+        len(engine.tokenizer.encode_choice(text)) if text else 0
+        for text in (
+            prompts.shown_text(config, position),
+            prompts.shown_text(_unlisted(config), position),
+        )
+    ]
+    return taken[1] + (taken[0] - taken[1]) * MORE_MOVES
+
+
+def _unlisted(config: cfg.LlmAgent) -> cfg.LlmAgent:
+    return config.model_copy(update={"show_legal_moves": False})
 
 
 def _choice(output: ChoiceOutput, view: GameView) -> MoveChoice:

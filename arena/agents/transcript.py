@@ -26,7 +26,7 @@ class Transcript:
         self._engine = engine
         self._limit = limit
         self._notation = config.notation or game.notations[0]
-        system = system_text(game, spec.rules, self._notation, config.mode)
+        system = system_text(game, spec.rules, self._notation, config.mode, config.show_legal_moves)
         persona = persona_text(config.name, config.strength, config.style)
         self._persona = [*engine.tokenizer.encode_prompt(system), *self.encode(persona)]
         self._position = game.position(spec.start_fen, spec.rules, spec.setup)

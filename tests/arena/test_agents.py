@@ -21,7 +21,7 @@ from arena.agents import (
 )
 from arena.agents.alphabeta import AlphaBetaPlayer
 from arena.config import ConfigError
-from arena.prompts import prompt_text, system_text
+from arena.prompts import prompt_text
 from arena.types import GameSpec, MoveChoice
 from engine import Aborted, DeadlineExceeded, NoChoices, PromptTooLong, QueueFull
 from tests.arena.fakes import FakeEngine, agents, game_spec
@@ -29,7 +29,7 @@ from tests.arena.fakes import FakeEngine, agents, game_spec
 DRAGON = cfg.LlmAgent(
     name="Dragon", strength="master", style="You attack.", temperature=0.5, top_p=0.9, min_p=0.1
 )
-BLIND = DRAGON.model_copy(update={"show_pieces": False})
+BLIND = DRAGON.model_copy(update={"show_legal_moves": False})
 
 
 def view_of(position: games.Position, **changes: Any) -> GameView:
@@ -204,7 +204,7 @@ def expected(spec: GameSpec, start: str | None, moves: list[str]) -> str:
     position = game.position(spec.start_fen, spec.rules, spec.setup)
     for move in moves:
         position.push(move)
-    return prompt_text(system_text(game, spec.rules), DRAGON, start, position)
+    return prompt_text(DRAGON, start, position)
 
 
 async def follow(
@@ -292,18 +292,18 @@ async def test_prompt_names_an_unusual_start(changes: dict[str, Any], start: str
 
 
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize(("config", "limit"), [(BLIND, 1150), (DRAGON, 1330)])
+@pytest.mark.parametrize(("config", "limit"), [(BLIND, 1150), (DRAGON, 1960)])
 async def test_transcript_restarts_at_the_context_limit(
     side: int, config: cfg.LlmAgent, limit: int
 ) -> None:
     """The game goes on and says where it restarted; resumed, it has the same prompts and flags."""
-    engine = FakeEngine(limit)  # bytes; rules and persona take about 850, the pieces up to 160
+    engine = FakeEngine(limit)  # bytes; rules and persona take about 900, three lists of moves 650
     agent, spec = new_llm(engine, config, game="janggi")
     choices = await follow(agent, spec, side=side, plies=110)
     restarts = [i for i, choice in enumerate(choices) if choice.prompt_restarted]
     assert len(restarts) >= 2
     for i in range(1, len(choices)):
-        moves, _, _ = engine.prompts[i - 1].partition("\n\nCho:" if side else "\n\nHan:")
+        moves, _, _ = engine.prompts[i - 1].partition("\n\nLegal moves:")
         grew = engine.prompts[i].startswith(moves)
         assert grew == (i not in restarts)
 
@@ -335,7 +335,7 @@ def test_prompt_that_does_not_fit_is_refused_before_the_first_game() -> None:
     chess = game_spec("chess", agents=agents("random", "Dragon"))
     janggi = game_spec("janggi", run_id=2, agents=agents("random", "Dragon"))
     with pytest.raises(ConfigError, match="Dragon for janggi"):  # also behind one that fits
-        check_context([chess, janggi], FakeEngine(1150))
+        check_context([chess, janggi], FakeEngine(1700))
     with pytest.raises(
         ConfigError, match=r"The prompt of Dragon for janggi takes \d+ tokens .* 512"
     ):

@@ -10,7 +10,7 @@ from arena import match
 from arena.agents import NoMove, Resigned, build_agent
 from arena.agents.base import GameView
 from arena.config import ConfigError, LlmAgent, load_config
-from arena.prompts import pieces_text, prompt_text, system_text
+from arena.prompts import legal_moves_text, prompt_text, system_text
 from arena.types import Termination
 from tests.arena.fakes import FakeEngine, Scripted, Writing, game_spec, played
 
@@ -33,8 +33,7 @@ async def test_a_thought_is_written_first_and_then_a_legal_move_is_chosen() -> N
     choice = await build_agent(config, spec, engine).move(view_of(spec, ["e2e4", "e7e5"]))
     assert choice.thoughts == "I attack."
     [(prompt, params, _)] = engine.written
-    system = system_text(games.get_game("chess"), mode="think")
-    base = prompt_text(system, config, None, view_of(spec, ["e2e4", "e7e5"]).position)
+    base = prompt_text(config, None, view_of(spec, ["e2e4", "e7e5"]).position)
     base = base.removesuffix("\n\nAnswer:")
     assert prompt == f"{base}\n\nThoughts:"
     assert params.max_tokens == 50 and params.stop == ("\n\n",)
@@ -100,7 +99,7 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
     game = games.get_game(name)
     draw = random.Random(4)
     for notation in game.notations:
-        config = model(notation=notation, show_position=True, show_legal_moves=True)
+        config = model(notation=notation, show_position=True)
         spec = game_spec(name, agents=(config, config))
         position, moves = game.position(), []
         engine = FakeEngine()
@@ -111,11 +110,10 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
                 legal = [position.notation(m, notation) for m in position.legal_moves()]
                 choices, _, _ = engine.requests[-1]
                 assert list(choices) == [f" {text}" for text in legal]
-                system = system_text(game, notation=notation)
-                assert engine.prompts[-1] == prompt_text(system, config, None, position, legal)
+                assert engine.prompts[-1] == prompt_text(config, None, position)
                 assert engine.prompts[-1].endswith(
                     f"\n\nPosition: {position.fen()}\n{position.ascii()}"
-                    f"\n\nLegal moves: {' '.join(legal)}\n\n{pieces_text(position)}\n\nAnswer:"
+                    f"\n\nLegal moves:\n{legal_moves_text(position, notation)}\n\nAnswer:"
                 )
                 assert all(position.parse(text).move for text in legal)
             moves.append(draw.choice(position.legal_moves()))
@@ -125,7 +123,7 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
 async def test_a_long_game_restarts_its_transcript_and_leaves_room_for_the_thoughts() -> None:
     config = model(mode="think", notation="san")
     spec = game_spec(agents=(config, config))
-    engine = Writing(*[" Hm."] * 80, max_model_len=1250)
+    engine = Writing(*[" Hm."] * 80, max_model_len=1450)
     agent = build_agent(config, spec, engine)
     position, draw, restarts = games.get_game("chess").position(), random.Random(1), 0
     while position.ply < 160 and not position.outcome():

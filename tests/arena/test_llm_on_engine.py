@@ -30,11 +30,14 @@ async def records_of(spec: GameSpec, engine: LocalEngine) -> list[MoveRecord]:
     return records
 
 
-@pytest.mark.parametrize("show_pieces", [True, False])
-async def test_each_ply_computes_only_what_is_new(engine: LocalEngine, show_pieces: bool) -> None:
-    """The moves since the last one, and where the pieces stand; of the moves alone, the own one was scored before."""
+@pytest.mark.parametrize("show_legal_moves", [True, False])
+async def test_each_ply_computes_only_what_is_new(
+    engine: LocalEngine, show_legal_moves: bool
+) -> None:
+    """The moves since the last one, and the legal ones; of the moves alone, the own one was scored before."""
     both = tuple(
-        agent.model_copy(update={"show_pieces": show_pieces}) for agent in agents("Heron", "Dragon")
+        agent.model_copy(update={"show_legal_moves": show_legal_moves})
+        for agent in agents("Heron", "Dragon")
     )
     specs = [
         game_spec(game, number=n, agents=both, max_plies=12)
@@ -46,7 +49,7 @@ async def test_each_ply_computes_only_what_is_new(engine: LocalEngine, show_piec
         for record in records:
             moves, ply = position.moves(), record.ply
             new = f" {moves[ply - 1]}" if ply else ""
-            if show_pieces:
+            if show_legal_moves:
                 new = "".join(f" {move}" for move in moves[max(ply - 2, 0) :])
                 new += shown_text(both[0], position) + ANSWER
             position.push(record.choice.uci)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.config import ConfigError
+from arena.config import ROSTER, ConfigError
 from arena.pairing import game_specs
 from arena.runtime import make_runtime
 from arena.types import GameResult, MoveRecord, Termination
@@ -31,7 +31,11 @@ async def test_bots_need_no_engine() -> None:
 
 @pytest.mark.slow
 async def test_language_models_share_the_engine_and_its_cache(model: str) -> None:
-    config = tournament(runtime="local", agents=["Pebble", "Dragon"], model=model, max_plies=8)
+    # Agents that are shown the game alone: a list of legal moves is new at each ply.
+    agents = [
+        agent.model_copy(update={"show_legal_moves": False}) for agent in (ROSTER[0], ROSTER[-1])
+    ]
+    config = tournament(runtime="local", agents=agents, model=model, max_plies=8)
     runtime = make_runtime([config])
     await runtime.start()
     specs = game_specs(config, 1)
