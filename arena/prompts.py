@@ -110,7 +110,7 @@ def prompt_text(persona: LlmAgent, start: str | None, position: Position) -> str
         + start_text(start)
         + MOVES
         + "".join(moves)
-        + (shown + ANSWER if shown else "")
+        + (shown + answer_text(persona.strength) if shown else "")
     )
 
 
@@ -125,9 +125,15 @@ def shown_text(persona: LlmAgent, position: Position) -> str:
     return text
 
 
+def answer_text(strength: str) -> str:
+    """What the prompt ends with where the transcript is not the last thing in it; the move follows after a space.
+
+    The strength once more, beside the move that depends on it: a small model hardly minds a word from far above.
+    """
+    return f"\n\nAnswer as {strength}:"
+
+
 THOUGHTS = "\n\nThoughts:"
-ANSWER = "\n\nAnswer:"
-"""What the prompt ends with where the transcript is not the last thing in it; the move follows after a space."""
 REPLY = "\n\nReply:"
 
 

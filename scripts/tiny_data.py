@@ -21,9 +21,9 @@ from torch.utils.data import IterableDataset
 import games
 from arena.config import ROSTER
 from arena.prompts import (
-    ANSWER,
     MOVES,
     STRENGTHS,
+    answer_text,
     move_text,
     persona_text,
     shown_text,
@@ -137,7 +137,7 @@ def train_tokenizer() -> Tokenizer:
             for strength in STRENGTHS:
                 for setup in game.setups or (None,):
                     text = persona_text(agent.name, strength, agent.style) + start_text(setup)
-                    text += MOVES + shown_text(agent, game.position()) + ANSWER
+                    text += MOVES + shown_text(agent, game.position()) + answer_text(strength)
                     corpus.append(system_text(game) + text)
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
@@ -205,9 +205,7 @@ class Sequences:
         chosen = rng.sample(sorted(record.rated), min(POSITIONS_PER_GAME, len(record.rated)))
         for ply in range(max(chosen, default=-1) + 1):
             if ply in chosen:
-                branches.append(
-                    self._branch(position, len(trunk), shares(record.rated[ply], strength))
-                )
+                branches.append(self._branch(position, len(trunk), record.rated[ply], strength))
             if ply < len(record.moves):
                 trunk += self._move(position, record.moves[ply])
                 position.push(record.moves[ply])
@@ -216,12 +214,15 @@ class Sequences:
     def _move(self, position: games.Position, move: str) -> list[int]:
         return self.ids(move_text(position.notation(move, position.game.notations[0])))
 
-    def _branch(self, position: games.Position, seen: int, wanted: dict[str, float]) -> Branch:
-        ids = list(self._tokenizer.encode(shown_text(ROSTER[0], position)).ids) + self.ids(ANSWER)
+    def _branch(
+        self, position: games.Position, seen: int, rated: dict[str, int], strength: str
+    ) -> Branch:
+        ids = list(self._tokenizer.encode(shown_text(ROSTER[0], position)).ids)
+        ids += self.ids(answer_text(strength))
         branch = Branch(seen, ids, list(range(-1, len(ids) - 1)), len(ids), [])
         nodes: dict[tuple[int, ...], int] = {(): len(ids) - 1}
         entries: dict[tuple[tuple[int, ...], int], float] = {}
-        for move, share in wanted.items():
+        for move, share in shares(rated, strength).items():
             tokens = self._move(position, move)
             for length, token in enumerate(tokens):
                 prefix = tuple(tokens[:length])

@@ -9,9 +9,8 @@
 
 The loss is on the moves alone: on all legal ones of a position, each as likely as it is good in the eyes of an engine,
 and the more so the stronger the persona says that the agent is. Training can be killed and called again: it goes on
-from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays constant and falls to zero
-over the last quarter of the steps, so a run can be cut short by a smaller `--steps`. The log is log.jsonl in --work,
-and log.png where matplotlib is installed.
+from the last checkpoint in --work, and `--steps` may differ then. The learning rate stays constant for a quarter of the
+steps and falls to zero from there. The log is log.jsonl in --work, and log.png where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from transformers import (
 )
 
 MAX_LENGTH = 2048  # tokens; the longest prompt an agent may send
-DECAY_SHARE = 0.25
+DECAY_SHARE = 0.75
 EVEN_SHARE = 0.5  # of the loss after a move's first token is spread evenly over the pieces, the rest by their share
 ALIKE, COPIED, COMMON, BACK, WRITTEN, FOUND = (
     0.5,
@@ -93,16 +92,17 @@ def new_model(vocab_size: int) -> LlamaForCausalLM:
 def prepare_to_copy(model: LlamaForCausalLM) -> None:
     """Start near what copying a move from a list takes, which random weights need many hundred steps to find.
 
-    Half of the heads of the first layer look one token back and write down what stands there; half of those of the
-    second look for a token before which the present one stood, and copy it (an induction head, Olsson et al. 2022). All
-    others look for tokens like their own and copy them (mimetic initialization, Trockman & Kolter 2023).
+    Half of the heads of the first layer look one token back and write down what stands there, a quarter two tokens.
+    Half of those of the second look for a token before which the present one stood, and copy it (an induction head,
+    Olsson et al. 2022). All others look for tokens like their own and copy them (mimetic initialization, Trockman &
+    Kolter 2023).
     """
     config = model.config
     width, size, heads = config.hidden_size, config.head_dim, config.num_attention_heads
     group = heads // config.num_key_value_heads
     pairs = (
         size // 2
-    )  # of the dimensions i and i + pairs, which RoPE turns by theta ** -(i / pairs) a place
+    )  # of dimensions i and i + pairs; RoPE turns them by theta ** -(i / pairs) a place
     turns = config.rope_parameters["rope_theta"] ** -(torch.arange(pairs) / pairs)
     slow = (turns < 0.01).repeat(2).float()[:, None]  # hardly turned within a list
     common = torch.nn.functional.normalize(torch.randn(width), dim=0)
@@ -124,17 +124,19 @@ def prepare_to_copy(model: LlamaForCausalLM) -> None:
     first, second = (layer.self_attn for layer in model.model.layers[:2])
     fast = (turns > 0.15).float()
     here = torch.cat([fast, torch.zeros(pairs)])
-    back = torch.cat([fast * turns.cos(), -fast * turns.sin()])
     bases = torch.nn.init.orthogonal_(torch.empty(width, width))
-    for head in range(heads // 2):
+    for head in range(heads * 3 // 4):
+        distance = 1 if head < heads // 2 else 2
+        back = torch.cat([fast * (turns * distance).cos(), -fast * (turns * distance).sin()])
         own, shared = (slice(h * size, (h + 1) * size) for h in (head, head // group))
         read, write = bases[shared], bases[width // 2 :][shared]
         first.q_proj.weight[own] = BACK * torch.outer(back, common)
         first.k_proj.weight[shared] = BACK * torch.outer(here, common)
         first.v_proj.weight[shared] = read
         first.o_proj.weight[:, own] = WRITTEN * write.T
-        second.q_proj.weight[own] = FOUND * slow * read
-        second.k_proj.weight[shared] = FOUND * slow * write
+        if distance == 1:
+            second.q_proj.weight[own] = FOUND * slow * read
+            second.k_proj.weight[shared] = FOUND * slow * write
 
 
 def products(

@@ -91,7 +91,7 @@ class LlmPlayer:
             thoughts = text.text.strip()
             spent.append(text.metrics)
         if shown or thoughts is not None:
-            ids = [*ids, *self._transcript.encode(prompts.ANSWER)]
+            ids = [*ids, *self._transcript.encode(prompts.answer_text(config.strength))]
         params = ChoiceParams(
             scoring=config.scoring,
             temperature=config.temperature,

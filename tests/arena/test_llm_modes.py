@@ -34,10 +34,10 @@ async def test_a_thought_is_written_first_and_then_a_legal_move_is_chosen() -> N
     assert choice.thoughts == "I attack."
     [(prompt, params, _)] = engine.written
     base = prompt_text(config, None, view_of(spec, ["e2e4", "e7e5"]).position)
-    base = base.removesuffix("\n\nAnswer:")
+    base = base.removesuffix("\n\nAnswer as club:")
     assert prompt == f"{base}\n\nThoughts:"
     assert params.max_tokens == 50 and params.stop == ("\n\n",)
-    assert engine.prompts == [f"{base}\n\nThoughts: I attack.\n\nAnswer:"]
+    assert engine.prompts == [f"{base}\n\nThoughts: I attack.\n\nAnswer as club:"]
     assert choice.uci in view_of(spec, ["e2e4", "e7e5"]).legal_moves
     assert (choice.queue_s, choice.prefill_s, choice.decode_s) == (
         0.2,
@@ -113,7 +113,7 @@ async def test_transcript_and_choices_are_in_the_notation_that_was_asked_for(nam
                 assert engine.prompts[-1] == prompt_text(config, None, position)
                 assert engine.prompts[-1].endswith(
                     f"\n\nPosition: {position.fen()}\n{position.ascii()}"
-                    f"\n\nLegal moves:\n{legal_moves_text(position, notation)}\n\nAnswer:"
+                    f"\n\nLegal moves:\n{legal_moves_text(position, notation)}\n\nAnswer as club:"
                 )
                 assert all(position.parse(text).move for text in legal)
             moves.append(draw.choice(position.legal_moves()))

@@ -9,7 +9,7 @@ import pytest
 from arena import match
 from arena.agents import build_agent
 from arena.config import bundled_model
-from arena.prompts import ANSWER, shown_text
+from arena.prompts import answer_text, shown_text
 from arena.runtime.local import LocalEngine
 from arena.types import GameSpec, MoveRecord
 from engine import AsyncLLM, EngineConfig
@@ -51,7 +51,7 @@ async def test_each_ply_computes_only_what_is_new(
             new = f" {moves[ply - 1]}" if ply else ""
             if show_legal_moves:
                 new = "".join(f" {move}" for move in moves[max(ply - 2, 0) :])
-                new += shown_text(both[0], position) + ANSWER
+                new += shown_text(both[0], position) + answer_text("master")
             position.push(record.choice.uci)
             if ply < 2:
                 continue

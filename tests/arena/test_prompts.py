@@ -1,9 +1,9 @@
 import games
 from arena.config import ROSTER, LlmAgent
 from arena.prompts import (
-    ANSWER,
     MOVES,
     STRENGTHS,
+    answer_text,
     legal_moves_text,
     move_text,
     persona_text,
@@ -30,7 +30,7 @@ def test_prompt_is_the_layers_in_order_of_sharing() -> None:
     prompt = prompt_text(HERON, None, position)
     assert prompt == (
         f"{rules}\n\nYou are Heron. Strength: club. You attack.\n\nGame: a4a5 e9e9 e2e2"
-        f"\n\nLegal moves:\n{legal_moves_text(position, 'uci')}\n\nAnswer:"
+        f"\n\nLegal moves:\n{legal_moves_text(position, 'uci')}\n\nAnswer as club:"
     )
     assert prompt == (
         system_text(game)
@@ -41,7 +41,7 @@ def test_prompt_is_the_layers_in_order_of_sharing() -> None:
         + move_text("e9e9")
         + move_text("e2e2")
         + shown_text(HERON, position)
-        + ANSWER
+        + answer_text("club")
     )
 
 
@@ -49,7 +49,7 @@ def test_the_next_ply_shares_all_but_what_was_shown_of_the_position() -> None:
     position = games.get_game("chess").position()
     for move in ("e2e4", "e7e5", "g1f3"):
         before = prompt_text(HERON, None, position).removesuffix(
-            shown_text(HERON, position) + ANSWER
+            shown_text(HERON, position) + answer_text("club")
         )
         position.push(move)
         assert prompt_text(HERON, None, position).startswith(before + " ")
