@@ -120,12 +120,12 @@ ROSTER: tuple[LlmAgent, ...] = tuple(
     LlmAgent(name=name, strength=strength, style=style, temperature=temperature)  # type: ignore[arg-type]
     for name, strength, temperature, style in (
         ("Pebble", "beginner", 1.0, "You move on impulse and trust to luck."),
-        ("Sparrow", "novice", 1.0, "You like to give check."),
-        ("Badger", "novice", 0.7, "You keep your pieces close together."),
-        ("Willow", "club", 1.0, "You avoid trades and wait for mistakes."),
+        ("Sparrow", "novice", 0.9, "You like to give check."),
+        ("Badger", "novice", 0.8, "You keep your pieces close together."),
+        ("Willow", "club", 0.7, "You avoid trades and wait for mistakes."),
         ("Heron", "club", 0.6, "You bring out every piece before you attack."),
-        ("Falcon", "expert", 0.8, "You attack whenever you can."),
-        ("Tortoise", "expert", 0.5, "You defend first and count your material."),
+        ("Falcon", "expert", 0.5, "You attack whenever you can."),
+        ("Tortoise", "expert", 0.4, "You defend first and count your material."),
         ("Dragon", "master", 0.3, "You look at every capture and every check before you move."),
     )
 )

@@ -242,11 +242,11 @@ class Sequences:
 class Batch:
     """Games of one kind. rules [1, P]; trunks [B, T]; the branches of all of them as ids and positions [N, S].
 
-    row: [N] whose branch it is. seen: [N, T] bool, the tokens of the trunk before it. visible: [N, S, S] bool, what a
-    token of a branch sees of its branch. nodes: [n] where in the flattened branches the tokens stand after which a move
-    begins or goes on, and depth: [n] how much of the move there is, 0 at its start. entries: [m, 2] a node, as a number
-    in `nodes`, and a token that may follow; child: [m] the node that this leads to, -1 where the move ends; share: [m]
-    the target, which sums up to 1 at depth 0.
+    sizes: [N] tokens of each branch, the longest first. row: [N] whose branch it is. seen: [N, T] bool, the tokens of
+    the trunk before it. visible: [N, S, S] bool, what a token of a branch sees of its branch. nodes: [n] where in the
+    flattened branches the tokens stand after which a move begins or goes on, and depth: [n] how much of the move there
+    is, 0 at its start. entries: [m, 2] a node, as a number in `nodes`, and a token that may follow; child: [m] the node
+    that this leads to, -1 where the move ends; share: [m] the target, which sums up to 1 at depth 0.
     """
 
     game: str
@@ -254,6 +254,7 @@ class Batch:
     trunks: torch.Tensor
     ids: torch.Tensor
     positions: torch.Tensor
+    sizes: torch.Tensor
     row: torch.Tensor
     seen: torch.Tensor
     visible: torch.Tensor
@@ -320,6 +321,7 @@ def make_batch(group: Sequence[Record], sequences: Sequences, rng: random.Random
     for row, (trunk, found) in enumerate(built):
         trunks[row, : len(trunk)] = torch.tensor(trunk)
         branches += [(row, branch) for branch in found]
+    branches.sort(key=lambda item: len(item[1].ids), reverse=True)
     size = max(len(branch.ids) for _, branch in branches)
     count = len(branches)
     ids = torch.zeros(count, size, dtype=torch.long)
@@ -356,6 +358,7 @@ def make_batch(group: Sequence[Record], sequences: Sequences, rng: random.Random
         trunks=trunks,
         ids=ids,
         positions=positions,
+        sizes=torch.tensor([len(branch.ids) for _, branch in branches]),
         row=torch.tensor([row for row, _ in branches]),
         seen=seen,
         visible=visible,

@@ -174,20 +174,21 @@ def test_no_held_out_game_begins_like_a_training_game(tiny_data, tmp_path: Path)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_branches_of_a_batch_have_the_logits_of_each_prompt_alone(tiny_data, name: str) -> None:
-    train = script("train_tiny")
+    model = script("tiny_model")
     tokenizer = tiny_data.train_tokenizer()
     sequences = tiny_data.Sequences(tokenizer)
     records = [random_record(tiny_data, name, seed, plies=8 + 9 * seed) for seed in range(3)]
     batch = tiny_data.make_batch(records, sequences, random.Random(1))
     torch.manual_seed(1)
-    student = train.Student(tokenizer).eval()
+    student = model.Student(tokenizer).eval()
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
         packed, table = student.hidden(batch)
-    model = student.llama
-    model.set_attn_implementation("eager")
+    llama = student.llama
+    llama.set_attn_implementation("eager")
     rng = random.Random(1)
     examples = [sequences.build(record, rng) for record in records]
     branches = [(trunk, branch) for trunk, found in examples for branch in found]
+    branches.sort(key=lambda item: len(item[1].ids), reverse=True)
     seen = 0
     for row, at in list(enumerate(batch.nodes.tolist()))[::7]:
         trunk, branch = branches[at // batch.ids.shape[1]]
@@ -198,7 +199,7 @@ def test_branches_of_a_batch_have_the_logits_of_each_prompt_alone(tiny_data, nam
         prompt = sequences.rules(name) + trunk[: branch.seen] + path[::-1]
         with torch.inference_mode():
             embedded = torch.nn.functional.embedding(torch.tensor([prompt]), table)
-            alone = model.model(inputs_embeds=embedded).last_hidden_state[0, -1]
+            alone = llama.model(inputs_embeds=embedded).last_hidden_state[0, -1]
         assert torch.nn.functional.cosine_similarity(packed[row], alone, dim=0) > 0.999, row
         seen += 1
     assert seen > 20
