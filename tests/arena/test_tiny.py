@@ -68,6 +68,8 @@ def test_roster_goes_from_weak_to_strong() -> None:
     order = [STRENGTHS.index(agent.strength) for agent in ROSTER]
     assert order == sorted(order)
     assert set(order) == set(range(len(STRENGTHS)))
+    temperatures = [agent.temperature for agent in ROSTER]
+    assert temperatures == sorted(temperatures, reverse=True)  # chance weakens, too
 
 
 @pytest.mark.parametrize("name", NAMES)
