@@ -2,9 +2,9 @@
 
     python scripts/make_games.py --game chess  --out data/chess.jsonl
     python scripts/make_games.py --game janggi --out data/janggi.jsonl
-    python scripts/rate_moves.py --games data/chess.jsonl  --out data/chess.rated
-    python scripts/rate_moves.py --games data/janggi.jsonl --out data/janggi.rated
-    python scripts/train_tiny.py --data data --work work --steps 3000
+    python scripts/rate_moves.py --games data/chess.jsonl  --out data/chess.rated --plies 16
+    python scripts/rate_moves.py --games data/janggi.jsonl --out data/janggi.rated --plies 16
+    python scripts/train_tiny.py --data data --work work --steps 2400
     python scripts/train_tiny.py --work work --export arena/models/tiny
 
 The loss is on the moves alone: on all legal ones of a position, each as likely as it is good in the eyes of an engine,
