@@ -15,8 +15,8 @@ class EngineConfig:
     max_num_seqs: requests that are worked on at a time.
     max_num_batched_tokens: rows of one step, over all requests.
     long_prefill_token_threshold: a prompt with more tokens than this to compute is long. Of all long ones
-    together no more than this go into a step, and fewer in the company of short requests, so that these do not
-    wait; None takes 128 on CPU, a quarter of max_num_batched_tokens elsewhere.
+    together no more than this (on CPU, than 128) go into a step, and fewer in the company of short requests, so that
+    these do not wait; None takes a quarter of max_num_batched_tokens.
     gpu_memory_utilization: share of the GPU's memory that weights and cache may take.
     kv_cache_memory: bytes of the key-value cache; None takes what the GPU leaves, or at most 2 GiB on CPU.
     kv_cache_dtype: "int8" and "fp8" (e4m3) keep keys and values in 8 bits, with a scale for each token and head, so

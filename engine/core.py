@@ -39,8 +39,8 @@ Event = str | ChoiceOutput | TextOutput | EngineError
 
 _QUANTISED = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}  # by kv_cache_dtype
 _CPU_CACHE_BYTES = 2 << 30
-# Passes of more rows are hardly cheaper per row, and a short request that comes meanwhile waits for one.
-_LONG_ON_CPU = 128
+# Of long prompts in a step: more rows are hardly cheaper each, and a short request that comes meanwhile waits for all.
+_LONG_STEP_ON_CPU = 128
 _GRAPH_ROWS = (
     256  # of the largest recorded step: in larger ones launching takes a small part of the time
 )
@@ -109,15 +109,13 @@ class EngineCore:
         except torch.OutOfMemoryError as error:
             raise step_failure(error) from None
         self.cache = KVCache(self.runner.num_slots, config.enable_prefix_caching)
-        long_rows = config.long_prefill_token_threshold
-        if long_rows is None and self.device.type == "cpu":
-            long_rows = _LONG_ON_CPU
         self.scheduler = Scheduler(
             self.cache,
             config.max_num_seqs,
             config.max_num_batched_tokens,
             config.max_waiting,
-            long_rows,
+            config.long_prefill_token_threshold,
+            _LONG_STEP_ON_CPU if self.device.type == "cpu" else None,
         )
         self.intake = Intake(
             self.tokenizer,

@@ -54,13 +54,16 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_waiting: int,
         long_prefill_token_threshold: int | None = None,
+        long_step_rows: int | None = None,
     ) -> None:
+        """long_step_rows: of all long prompts in a step, at most; None allows one whole prompt that is not long."""
         self.cache = cache
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_waiting = max_waiting
         quarter = max(max_num_batched_tokens // 4, 1)
         self.long_rows = min(long_prefill_token_threshold or quarter, max_num_batched_tokens)
+        self._long_step_rows = min(long_step_rows or self.long_rows, self.long_rows)
         self.running: list[Request] = []
         self.num_waiting = 0
         self.num_preemptions = 0
@@ -144,7 +147,7 @@ class Scheduler:
         # The time of its steps is what a short request waits: long prompts may about double it. A request comes with
         # many rows and goes on with few, so it is the mean of some steps that counts.
         self._short_rows += (short - self._short_rows) / 8
-        allowed = self.long_rows
+        allowed = self._long_step_rows
         if short or self._short_rows >= 1:
             allowed = min(max(int(self._short_rows), _MIN_LONG), allowed)
         allowed = min(allowed, budget)

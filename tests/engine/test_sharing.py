@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from engine import OutOfMemory, QueueFull, Tokenizer
+from engine import LLM, OutOfMemory, QueueFull, Tokenizer
 from engine.kv_cache import KVCache
 from engine.request import Request, Status
+from tests.engine.conftest import config
 from tests.engine.test_kv_cache import fill
 from tests.engine.test_scheduler import Pretended
 
@@ -264,6 +265,19 @@ def test_a_long_prompt_leaves_short_requests_the_step_and_still_ends() -> None:
         assert rows <= 32
         steps += 1
     assert steps < 400
+
+
+def test_prompts_with_a_list_of_moves_do_not_crawl_beside_shorter_ones(checkpoint: str) -> None:
+    """They took for long prompts what agents send every ply, so that 29 of 32 games waited."""
+    core = LLM(config(checkpoint))._core
+    first = [random.Random(i).choices(range(100, 300), k=80 + 20 * i) for i in range(10)]
+    for prompt in first:
+        core.add(core.intake.make_choice(prompt, [" a2a3", " b2b3"], None))
+    steps = 0
+    while core.busy:
+        core.step()
+        steps += 1
+    assert steps == 1, "1,700 rows are less than a step may have"
 
 
 def test_the_preempted_come_back_in_their_order(tokenizer: Tokenizer) -> None:
