@@ -38,7 +38,7 @@ from arena.prompts import STRENGTHS, move_text, prompt_text
 from arena.runtime.local import LocalRuntime
 from arena.store import Store, queries
 from arena.tournament import Progress, host
-from engine import LLM, ChoiceParams, EngineConfig
+from engine import LLM, ChoiceParams, EngineConfig, load_tokenizer
 
 STRONGEST, WEAKEST = ROSTER[-1], ROSTER[0]
 OPPONENTS: tuple[str, ...] = ("random", "greedy", "alphabeta", WEAKEST.name)
@@ -148,11 +148,8 @@ def roster(game: str, model: str, folder: Path) -> Figures:
         [run] = queries.runs(store)
         ratings = {row["name"]: rating(row) for row in queries.standings(store, run["id"])}
         count = range(1, run["games_finished"] + 1)
-        masses = [
-            move["legal_mass"]
-            for number in count
-            for move in queries.game_detail(store, run["id"], number)["moves"]
-        ]
+        played = [queries.game_detail(store, run["id"], number) for number in count]
+    masses = [move["legal_mass"] for one in played for move in one["moves"]]
     played_s = run["finished_at"] - run["started_at"]
     strength = {agent.name: STRENGTHS.index(agent.strength) for agent in ROSTER}
     names = [agent.name for agent in ROSTER]
@@ -160,10 +157,44 @@ def roster(game: str, model: str, folder: Path) -> Figures:
         "seconds": round(seconds, 1),
         "moves": len(masses),
         "moves_per_s": round(len(masses) / played_s, 1),
+        "engine_alone_moves_per_s": round(engine_alone(game, model, played), 1),
         "legal_mass": mean(np.array(masses)),
         "ratings": {name: round(ratings[name], 1) for name in names},
         "spearman": round(spearman([strength[n] for n in names], [ratings[n] for n in names]), 3),
     }
+
+
+def engine_alone(game: str, model: str, played: Sequence[Figures]) -> float:
+    """Moves per second when the engine is asked for nothing but the moves of these games, as many games at a time as
+    the run had: what a run could have if all around the engine took no time.
+    """
+    rules = games.get_game(game)
+    style = rules.notations[0]
+    at_once = TournamentConfig(game=game, agents=len(ROSTER)).concurrency
+    llm, tokenizer = LLM(EngineConfig(model)), load_tokenizer(model)
+    asked, seconds = 0, 0.0
+    waiting, group = [(one, rules.position()) for one in played], []
+    while waiting or group:
+        group = [(one, at) for one, at in group if at.ply < len(one["moves"])]
+        while waiting and len(group) < at_once:
+            group.append(waiting.pop(0))
+        if group:
+            agents = [ROSTER[one["game"][("first", "second")[at.ply % 2]]] for one, at in group]
+            prompts = [
+                tokenizer.encode(prompt_text(agent, None, at))
+                for agent, (_, at) in zip(agents, group, strict=True)
+            ]
+            choices = [
+                [move_text(at.notation(move, style)) for move in at.legal_moves()]
+                for _, at in group
+            ]
+            began = time.perf_counter()
+            llm.choose(prompts, choices)
+            seconds += time.perf_counter() - began
+            asked += len(group)
+            for one, at in group:
+                at.push(one["moves"][at.ply]["uci"])
+    return asked / seconds
 
 
 def rating(row: dict[str, Any]) -> float:
