@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 _WASTE = 1.5  # padded over needed work up to which requests share a rectangle
 _SMALL = 4096  # query times key rows below which padding costs less than another product
 _LARGE = (
-    1 << 18
+    1 << 16
 )  # query times key rows of a rectangle at most: beyond it the scores leave the processor's cache
 _MIN_SHARED = 32  # keys in common from which on they are multiplied once for the whole rectangle
 _ALIGN = (
