@@ -6,7 +6,8 @@ half of the janggi games start from one of the other fifteen setups. One JSON li
     {"game": "janggi", "setup": "NBBN-BNNB" | null, "levels": ["club", "master"], "moves": ["a4a5", ...],
      "random": "0110..."}            # "1" where the move was drawn at random and not chosen by the engine
 
-The file is appended to game by game and a second call goes on where the first stopped, so it can be killed at any time.
+One engine plays on each core; a game depends on --seed and its number alone. The file is appended to game by game and a
+second call goes on where the first stopped, so it can be killed at any time.
 Only the engines know the rules here; nothing of `games` is imported, so that a bug there cannot hide in the data.
 """
 
@@ -14,19 +15,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
-from rich.progress import track
+from rich.progress import Progress
 
 MAX_PLIES = 200
 MAX_RANDOM_OPENING = 6
 WINGS = ("NB", "BN")
 ENGINES = {"chess": "stockfish", "janggi": "fairy-stockfish"}
 MOVE = re.compile(r"^(\S+): 1$")
+Engine = TypeVar("Engine")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ def shuffles(moves: list[str]) -> bool:
     return len(moves) >= 12 and moves[-4:] == moves[-8:-4] == moves[-12:-8]
 
 
-def play(engine: UciEngine, game: str, rng: random.Random) -> dict[str, object]:
+def play(engine: UciEngine, game: str, rng: random.Random) -> dict[str, Any]:
     """Play one game and return its record."""
     names = list(LEVELS)
     first = rng.choice(names)
@@ -152,6 +161,25 @@ def play(engine: UciEngine, game: str, rng: random.Random) -> dict[str, object]:
     }
 
 
+def side_by_side(
+    function: Callable[[Engine, Item], Result], engines: list[Engine], items: Iterable[Item]
+) -> Iterator[Result]:
+    """function(engine, item) of every item, in their order, while each engine is busy with one of them."""
+    free: SimpleQueue[Engine] = SimpleQueue()
+    for engine in engines:
+        free.put(engine)
+
+    def call(item: Item) -> Result:
+        engine = free.get()
+        try:
+            return function(engine, item)
+        finally:
+            free.put(engine)
+
+    with ThreadPool(len(engines)) as pool:
+        yield from pool.imap(call, items)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--game", choices=sorted(ENGINES), required=True)
@@ -168,23 +196,32 @@ def main() -> None:
     options = {"Threads": "1", "Hash": "16"}
     if args.game == "janggi":
         options["UCI_Variant"] = "janggi"
-    engine = UciEngine(args.engine or ENGINES[args.game], options)
+    engines = [
+        UciEngine(args.engine or ENGINES[args.game], options) for _ in range(os.cpu_count() or 1)
+    ]
+
+    def numbered(engine: UciEngine, number: int) -> dict[str, Any]:
+        rng = random.Random(f"{args.seed}/{args.game}/{number}")
+        return play(engine, args.game, rng) | {"number": number}
+
     # More than there are games: one that came twice used up a number, too.
     number = max([len(records), *(record.get("number", 0) for record in records)])
-    with args.out.open("a") as out:
+    with args.out.open("a") as out, Progress() as progress:
+        task = progress.add_task(f"{args.game} games", total=args.count, completed=len(seen))
         if lines and not lines[-1].endswith("}"):
             out.write("\n")  # the last run was killed inside a line
-        for _ in track(range(len(seen), args.count), description=f"{args.game} games"):
-            key = None
-            while key is None or key in seen:
-                number += 1
-                record = play(engine, args.game, random.Random(f"{args.seed}/{args.game}/{number}"))
-                key = tuple(record["moves"])  # type: ignore[arg-type]
-            seen.add(key)
-            record["number"] = number
-            out.write(json.dumps(record, separators=(",", ":")) + "\n")
-            out.flush()
-    engine.close()
+        while missing := max(args.count - len(seen), 0):
+            numbers = range(number + 1, number + 1 + missing)
+            for record in side_by_side(numbered, engines, numbers):
+                key = tuple(record["moves"])
+                if key not in seen:
+                    seen.add(key)
+                    out.write(json.dumps(record, separators=(",", ":")) + "\n")
+                    out.flush()
+                    progress.advance(task)
+            number = numbers[-1]
+    for engine in engines:
+        engine.close()
 
 
 if __name__ == "__main__":

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 from pathlib import Path
+from typing import Any
 
-from make_games import ENGINES, UciEngine, janggi_start
+from make_games import ENGINES, UciEngine, janggi_start, side_by_side
 from rich.progress import track
 
 MATE = 10_000
@@ -61,28 +63,33 @@ def main() -> None:
     game = records[0]["game"]
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     done = max([-1, *(json.loads(line)["line"] for line in lines if line.endswith("}"))])
-    rater = Rater(args.engine or ENGINES[game], game)
+    raters = [Rater(args.engine or ENGINES[game], game) for _ in range(os.cpu_count() or 1)]
+
+    def rated(rater: Rater, line: int) -> list[dict[str, Any]]:
+        record = records[line]
+        rng = random.Random(f"{args.seed}/{game}/{line}")
+        moves = record["moves"]
+        fen = janggi_start(record["setup"]) if record["setup"] else None
+        rater.new_game()
+        found: list[dict[str, Any]] = []
+        for ply in sorted(rng.sample(range(len(moves)), min(args.plies, len(moves)))):
+            rater.set_position(fen, moves[:ply])
+            if values := rater.rate():
+                found.append({"line": line, "ply": ply, "moves": values})
+        return found
+
     with args.out.open("a") as out:
         if lines and not lines[-1].endswith("}"):
             out.write("\n")  # the last run was killed inside a line
-        for line in track(range(done + 1, len(records)), description=f"{game} positions"):
-            record = records[line]
-            rng = random.Random(f"{args.seed}/{game}/{line}")
-            moves = record["moves"]
-            fen = janggi_start(record["setup"]) if record["setup"] else None
-            rater.new_game()
-            for ply in sorted(rng.sample(range(len(moves)), min(args.plies, len(moves)))):
-                rater.set_position(fen, moves[:ply])
-                rated = rater.rate()
-                if rated:
-                    out.write(
-                        json.dumps(
-                            {"line": line, "ply": ply, "moves": rated}, separators=(",", ":")
-                        )
-                        + "\n"
-                    )
+        todo = range(done + 1, len(records))
+        for found in track(
+            side_by_side(rated, raters, todo), description=f"{game} positions", total=len(todo)
+        ):
+            for position in found:
+                out.write(json.dumps(position, separators=(",", ":")) + "\n")
             out.flush()
-    rater.close()
+    for rater in raters:
+        rater.close()
 
 
 if __name__ == "__main__":
