@@ -61,8 +61,12 @@ def main() -> None:
 
     records = [json.loads(line) for line in args.games.read_text().splitlines() if line[-1:] == "}"]
     game = records[0]["game"]
-    lines = args.out.read_text().splitlines() if args.out.exists() else []
-    done = max([-1, *(json.loads(line)["line"] for line in lines if line.endswith("}"))])
+    lines = args.out.read_text().splitlines(keepends=True) if args.out.exists() else []
+    if lines and not lines[-1].endswith("}\n"):
+        lines.pop()  # the last run was killed inside a line
+    start = json.loads(lines[-1])["line"] if lines else 0
+    while lines and json.loads(lines[-1])["line"] == start:
+        lines.pop()  # or inside a game, which is rated again
     raters = [Rater(args.engine or ENGINES[game], game) for _ in range(os.cpu_count() or 1)]
 
     def rated(rater: Rater, line: int) -> list[dict[str, Any]]:
@@ -79,9 +83,8 @@ def main() -> None:
         return found
 
     with args.out.open("a") as out:
-        if lines and not lines[-1].endswith("}"):
-            out.write("\n")  # the last run was killed inside a line
-        todo = range(done + 1, len(records))
+        out.truncate(sum(map(len, lines)))
+        todo = range(start, len(records))
         for found in track(
             side_by_side(rated, raters, todo), description=f"{game} positions", total=len(todo)
         ):

@@ -240,3 +240,28 @@ def test_every_move_of_a_position_is_rated(tmp_path: Path) -> None:
     position = games.get_game("chess").position("6k1/5ppp/8/8/8/8/r4PPP/1R4K1 w - - 0 1")
     assert sorted(rated) == sorted(position.legal_moves())
     assert max(rated, key=rated.__getitem__) == "b1b8" and rated["b1b8"] == 9_999
+
+
+def test_games_and_ratings_go_on_where_a_kill_left_them(tmp_path: Path, monkeypatch) -> None:
+    if not shutil.which("stockfish"):
+        pytest.skip("stockfish is not installed")
+
+    def call(name: str, *words: object) -> None:
+        monkeypatch.setattr("sys.argv", [name, *map(str, words)])
+        script(name).main()
+
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    for path, count in ((whole, 5), (cut, 3)):
+        call("make_games", "--game", "chess", "--out", path, "--count", count)
+    cut.write_text(cut.read_text()[:-40])
+    call("make_games", "--game", "chess", "--out", cut, "--count", 4)
+    torn = cut.read_text().splitlines()[2]
+    assert [line for line in cut.read_text().splitlines() if line != torn] == (
+        whole.read_text().splitlines()[:4]
+    )
+    rated, again = tmp_path / "whole.rated", tmp_path / "again.rated"
+    call("rate_moves", "--games", whole, "--out", rated, "--plies", 3)
+    lines = rated.read_text().splitlines(keepends=True)
+    again.write_text("".join(lines[:7]) + lines[7][:30])  # inside a line of the third game
+    call("rate_moves", "--games", whole, "--out", again, "--plies", 3)
+    assert again.read_text() == rated.read_text()
