@@ -210,7 +210,8 @@ def moves_per_second(
     kv: torch.dtype = torch.bfloat16,
 ) -> Moves:
     """Every stream asks for one move at a time. Exact: one step with the new tokens and all inner nodes. Masked: a
-    step for each token of the move, each with a product for every edge of one node."""
+    step for each token of the move, each with a product for every edge of one node (what looking ahead saves is left
+    out)."""
     g = game or Game()
     rows = g.new + g.nodes - 1
     exact = Load(streams, rows, g.context + g.tokens / 2, g.shared, normalised=g.nodes)

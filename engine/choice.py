@@ -29,7 +29,7 @@ class ChoiceTree:
     """A trie over token ids. Inner nodes are numbered breadth first; number 0 is the root, the prompt's end.
 
     Neither the numbers nor what is computed from them depend on the order of the choices, which are at least
-    one, none of them empty, no two of them alike.
+    one, no two of them alike; one alone may not be empty.
 
     tokens, parents, depths: one per inner node (the root has token -1, parent -1 and depth 0).
     edge_rows, edge_tokens: the inner node an edge leaves, and its token; sorted by edge_rows.
@@ -39,6 +39,7 @@ class ChoiceTree:
     """
 
     def __init__(self, choices: Sequence[tuple[int, ...]]) -> None:
+        self._choices = choices
         self.height = max(map(len, choices))
         root: dict[int, Any] = {}  # by token: what is below it; by _END: the choice that ends here
         for choice in sorted(range(len(choices)), key=choices.__getitem__):
@@ -122,6 +123,19 @@ class ChoiceTree:
             enters[first:last] = enters[parents] + 1 + before - elder
         return enters, enters + sizes
 
+    def below(self, node: int) -> tuple["ChoiceTree", list[int]]:
+        """The tree of what may follow an inner node, one choice of which may be empty; and which choices they are."""
+        enters, leaves = self.nesting
+        at = enters[self._last]
+        chosen = np.flatnonzero((enters[node] <= at) & (at < leaves[node])).tolist()
+        depth = int(self.depths[node])
+        return ChoiceTree([self._choices[choice][depth:] for choice in chosen]), chosen
+
+    def num_below(self, node: int) -> int:
+        """Inner nodes of the tree below an inner node, itself among them."""
+        enters, leaves = self.nesting
+        return int(leaves[node] - enters[node])
+
     def path(self, choice: int) -> list[int]:
         """The inner nodes below the root that a choice passes or ends at, from the top down."""
         nodes: list[int] = []
@@ -141,6 +155,11 @@ class ChoiceTree:
     def leaf_choice(self, edge: int) -> int:
         """The choice whose last edge is `edge`, or -1 if that leads to an inner node."""
         return self._leaves[edge]
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether some choice is the prefix of another."""
+        return bool(self._stops)
 
     def log_probabilities(self, edge_logprobs: Floats) -> Floats:
         """Logarithm of the probability of each choice, from those of the edges' tokens given their rows."""
@@ -162,6 +181,17 @@ class ChoiceTree:
             below = self.edges_of(node)
             result[choice] = reached[node] + log_stop(edge_logprobs[below.start : below.stop])
         return np.array(result)
+
+
+def up_to_last_draws(choices: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Each choice without the tokens that have no alternative, where those before them are given; one at least."""
+    order = sorted(range(len(choices)), key=choices.__getitem__)
+    alike = [0] * (len(order) + 1)  # tokens in common with the choice before
+    for at, (one, other) in enumerate(pairwise(choices[i] for i in order), 1):
+        differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+        alike[at] = next(differ, min(len(one), len(other)))
+    kept = dict(zip(order, (max(both) + 1 for both in pairwise(alike)), strict=True))
+    return [choice[: kept[i]] for i, choice in enumerate(choices)]
 
 
 def log_stop(child_logprobs: Floats) -> float:

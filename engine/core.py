@@ -25,6 +25,7 @@ from engine.kv_cache import KVCache
 from engine.loader import load_decoder
 from engine.memory import first_line, load_failure, memory_of, slots_of, step_failure
 from engine.outputs import ChoiceOutput, EngineStats, TextOutput
+from engine.params import ChoiceParams
 from engine.request import ChoiceTask, Request, Status
 from engine.runner import ModelRunner, Result, scored_nodes, scored_rows
 from engine.scheduler import Chunk, Scheduler
@@ -343,67 +344,84 @@ class EngineCore:
     def _took_scores(self, chunk: Chunk, scores: Floats, now: float) -> ChoiceOutput | None:
         request, task = chunk.request, chunk.request.task
         assert isinstance(task, ChoiceTask)
-        if request.edge_logprobs is None:
+        tree = request.tree
+        if tree is not None:
+            assert request.edge_logprobs is not None
+            first, last = scored_nodes(chunk)
+            edges = tree.first_edges
+            request.edge_logprobs[edges[first] : edges[last]] = scores
+            if chunk.end < request.num_rows:
+                return None
+            scores = request.edge_logprobs
+        logprobs = mass = entropy = None
+        if task.masked:
             choice = self._walk(request, task, scores)
             if choice is None:
                 return None
-            self.scheduler.finish(request)
-            request.first_token_at = now
-            return ChoiceOutput(
-                choice,
-                task.texts[choice],
-                request.walk_logprob,
-                None,
-                None,
-                None,
-                request.metrics(),
-            )
-        first, last = scored_nodes(chunk)
-        edges = task.tree.first_edges
-        request.edge_logprobs[edges[first] : edges[last]] = scores
-        if chunk.end < request.num_rows:
-            return None
-        logs, mass, entropy = normalise(task.tree.log_probabilities(request.edge_logprobs))
-        choice = draw(logs, task.texts, task.params, request.seed)
-        self.scheduler.finish(request, task.tree.path(choice))
+            logprob = request.walk_logprob
+        else:
+            logs, mass, entropy = normalise(task.tree.log_probabilities(scores))
+            choice = draw(logs, task.texts, task.params, request.seed)
+            logprob, logprobs = float(logs[choice]), tuple(logs.tolist())
+        self.scheduler.finish(request, tree.path(choice) if tree is not None else None)
+        if tree is not None:
+            choice = request.tree_choices[choice]
         request.first_token_at = now
         return ChoiceOutput(
             index=choice,
             text=task.texts[choice],
-            logprob=float(logs[choice]),
-            logprobs=tuple(logs.tolist()),
+            logprob=logprob,
+            logprobs=logprobs,
             legal_mass=mass,
             entropy=entropy,
             metrics=request.metrics(),
         )
 
     def _walk(self, request: Request, task: ChoiceTask, scores: Floats) -> int | None:
-        """Masked scoring: one draw among a node's edges, then on over the nodes where there is nothing to draw."""
-        tree, node = task.tree, request.walk_node
-        options = list(tree.edges_of(node))
-        logs = scores
-        stop = tree.stop_choice(node)
-        if stop >= 0:
-            options.append(-1)
-            logs = np.append(scores, log_stop(scores))
-        logs, _, _ = normalise(logs)
-        keys = [
-            f"{len(request.tokens) - request.prompt_len}:{self._edge_key(tree, edge)}"
-            for edge in options
-        ]
-        taken = draw(logs, keys, task.params, request.seed)
-        request.walk_logprob += float(logs[taken])
-        edge = options[taken]
-        if edge < 0:
-            return stop
-        while (node := tree.edge_nodes[edge]) >= 0:
-            request.tokens.append(int(tree.tokens[node]))
-            request.walk_node = node
-            edges = tree.edges_of(node)
-            if len(edges) > 1 or tree.stop_choice(node) >= 0:
-                return None
+        """Masked scoring: draws among the edges of one node after the other, as far as they are scored.
+
+        scores: of the edges of request.tree or, without one, of the node reached. Returns the choice, or None where
+        the next draw needs another pass.
+        """
+        tree = request.tree or task.tree
+        node = start = 0 if request.tree is not None else request.walk_node
+        while True:
+            edges, stop = tree.edges_of(node), tree.stop_choice(node)
             edge = edges.start
-        return tree.leaf_choice(edge)
+            if len(edges) > 1 or stop >= 0:
+                if request.tree is not None:
+                    logs = scores[edges.start : edges.stop]
+                elif node == start:
+                    logs = scores
+                else:
+                    request.walk_to(node, len(self.scheduler.running))
+                    return None
+                edge = self._draw_edge(request, task.params, tree, node, logs)
+                if edge < 0:
+                    return stop
+            node = tree.edge_nodes[edge]
+            if node < 0:
+                return tree.leaf_choice(edge)
+            if request.tree is None:
+                request.tokens.append(int(tree.tokens[node]))
+
+    def _draw_edge(
+        self, request: Request, params: ChoiceParams, tree: ChoiceTree, node: int, logs: Floats
+    ) -> int:
+        """An edge that leaves a node, or -1 for the choice that ends there. logs: of the edges' tokens."""
+        options = list(tree.edges_of(node))
+        if tree.stop_choice(node) >= 0:
+            options.append(-1)
+            logs = np.append(logs, log_stop(logs))
+        logs, _, _ = normalise(logs)
+        # The noise is that of the token's place, whether it is drawn with the next ones or alone.
+        depth = len(request.tokens) - request.prompt_len
+        if request.tree is not None:
+            depth += int(tree.depths[node])
+        keys = [f"{depth}:{self._edge_key(tree, edge)}" for edge in options]
+        taken = draw(logs, keys, params, request.seed)
+        request.walk_logprob += float(logs[taken])
+        return options[taken]
 
     @staticmethod
     def _edge_key(tree: ChoiceTree, edge: int) -> int:

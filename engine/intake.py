@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-from engine.choice import ChoiceTree, uniform
+from engine.choice import ChoiceTree, uniform, up_to_last_draws
 from engine.errors import NoChoices, OutOfMemory, PromptTooLong
 from engine.params import ChoiceParams, SamplingParams
 from engine.request import ChoiceTask, Request
@@ -69,8 +69,8 @@ class Intake:
                 f"The choices {first!r} and {second!r} have the same tokens; give one of them."
             )
         tokens = self._prompt_ids(prompt)
-        tree = ChoiceTree(ids)
-        self._check_length(len(tokens), tree.height, len(tokens) + tree.num_inner - 1)
+        tree = ChoiceTree(up_to_last_draws(ids) if params.scoring == "masked" else ids)
+        self._check_length(len(tokens), max(map(len, ids)), len(tokens) + tree.num_inner - 1)
         self._tokenizer.check_boundary(tokens, ids)
         return self._make(tokens, ChoiceTask(texts, tree, params), params.seed, options)
 

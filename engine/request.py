@@ -5,6 +5,7 @@ rows already computed. It knows nothing of other requests.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -16,6 +17,11 @@ from engine.kv_cache import Node
 from engine.outputs import RequestMetrics
 from engine.params import ChoiceParams
 from engine.text import TextTask
+
+# Masked scoring goes on with all inner nodes below the one that it reached where they are so few, and so few for all
+# running requests together: a pass with their rows takes less time than the passes that it saves.
+_LOOK_AHEAD = 10
+_LOOK_AHEAD_TOGETHER = 96
 
 
 class Status(Enum):
@@ -42,7 +48,9 @@ class ChoiceTask:
 class Request:
     """Rows 0..len(tokens)-1 are the tokens; the rows after them are the tree's inner nodes 1, 2, ...
 
-    slots holds the slot of each row; rows below `num_committed` are in the prefix tree, at `node`.
+    tree: what is scored at once, and tree_choices: which of the task's choices are its choices. None for texts, and
+    while masked scoring draws one token. slots holds the slot of each row; rows below `num_committed` are in the prefix
+    tree, at `node`.
     """
 
     request_id: str
@@ -68,7 +76,7 @@ class Request:
 
     # what scoring has found so far
     edge_logprobs: Floats | None = None
-    walk_node: int = 0  # masked scoring: the inner node reached
+    walk_node: int = 0  # masked scoring token by token: the inner node reached
     walk_logprob: float = 0.0
 
     # times are of time.monotonic, in seconds
@@ -83,9 +91,24 @@ class Request:
     def __post_init__(self) -> None:
         self.prompt_len = len(self.tokens)
         self.tree: ChoiceTree | None = None
+        self.tree_choices: Sequence[int] = ()
         if isinstance(self.task, ChoiceTask) and not self.task.masked:
-            self.tree = self.task.tree
-            self.edge_logprobs = np.zeros(len(self.tree.edge_tokens))
+            self._score(self.task.tree, range(self.task.tree.num_choices))
+
+    def walk_to(self, node: int, num_running: int) -> None:
+        """Masked scoring goes on from an inner node of the choices, which the tokens lead to."""
+        assert isinstance(self.task, ChoiceTask)
+        self.walk_node = node
+        most = min(_LOOK_AHEAD, _LOOK_AHEAD_TOGETHER // num_running)
+        if 1 < self.task.tree.num_below(node) <= most:
+            below, choices = self.task.tree.below(node)
+            # The end of a choice is scored in another way, and how a node is must not depend on who else is running.
+            if not below.has_stops:
+                self._score(below, choices)
+
+    def _score(self, tree: ChoiceTree, choices: Sequence[int]) -> None:
+        self.tree, self.tree_choices = tree, choices
+        self.edge_logprobs = np.zeros(len(tree.edge_tokens))
 
     @property
     def num_rows(self) -> int:
@@ -102,7 +125,10 @@ class Request:
         task = self.task
         if isinstance(task, TextTask):
             return self.prompt_len + task.max_tokens - 1
-        return self.prompt_len + (task.tree.height if task.masked else task.tree.num_inner) - 1
+        nodes = task.tree.num_inner
+        if task.masked:
+            nodes = min(nodes, task.tree.height + _LOOK_AHEAD)
+        return self.prompt_len + nodes - 1
 
     @property
     def order(self) -> tuple[int, int]:

@@ -124,13 +124,13 @@ class ModelRunner:
             task = chunk.request.task
             if isinstance(task, ChoiceTask):
                 first, last = scored_nodes(chunk)
+                tree = chunk.request.tree or task.tree
                 # A walk is renormalised over the edges; only the end of a choice, which has no token of its own,
                 # needs to know how much the rest of the vocabulary weighs.
-                walks_on = task.masked and task.tree.stop_choice(first) < 0
-                edges = walks if walks_on else whole
-                low, high = task.tree.first_edges[first], task.tree.first_edges[last]
-                edges.rows.append(task.tree.edge_rows[low:high] - first + at)
-                edges.tokens.append(task.tree.edge_tokens[low:high])
+                edges = walks if task.masked and tree.stop_choice(first) < 0 else whole
+                low, high = tree.first_edges[first], tree.first_edges[last]
+                edges.rows.append(tree.edge_rows[low:high] - first + at)
+                edges.tokens.append(tree.edge_tokens[low:high])
                 edges.counts.append((index, int(high - low)))
             else:
                 texts.append(index)
@@ -271,7 +271,7 @@ def scored_rows(chunk: Chunk) -> tuple[int, int]:
 
 
 def scored_nodes(chunk: Chunk) -> tuple[int, int]:
-    """The inner nodes of the choice tree that those rows stand for."""
+    """The inner nodes that those rows stand for: of the request's tree or, without one, of its choices."""
     request = chunk.request
     first, last = scored_rows(chunk)
     if request.tree is None:

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from engine import LLM, BoundaryMerge, ChoiceParams, NoChoices, PromptTooLong, Tokenizer
-from engine.choice import ChoiceTree, draw
+from engine import (
+    LLM,
+    BoundaryMerge,
+    ChoiceOutput,
+    ChoiceParams,
+    NoChoices,
+    PromptTooLong,
+    Tokenizer,
+)
+from engine.choice import ChoiceTree, draw, up_to_last_draws
 from tests.engine.conftest import MOVES, SYSTEM, config
 
 
@@ -99,6 +107,45 @@ def test_masked_scoring_walks_one_path(llm: LLM, reference: Any, tokenizer: Toke
 def test_masked_scoring_takes_one_row_for_each_draw(llm: LLM) -> None:
     [output] = llm.choose([SYSTEM], [[" e2e4"]], ChoiceParams(scoring="masked"))
     assert output.text == " e2e4" and output.logprob == 0.0 and output.metrics.scored_rows == 1
+
+
+def test_looking_ahead_saves_passes_and_changes_no_draw(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(5)
+    texts = [[" " + move for move in rng.sample(MOVES, 30)] for _ in range(6)]
+    texts[0] += [" a9a1", " a9a10"]  # the end of one is scored in another way
+    drawn, logprobs, steps = [], [], []
+    for most in (1, 10):
+        monkeypatch.setattr("engine.request._LOOK_AHEAD", most)
+        monkeypatch.setattr("engine.request._LOOK_AHEAD_TOGETHER", 10 * most)
+        before = llm.stats().steps
+        outputs: list[ChoiceOutput] = []
+        for seed, temperature in enumerate([0.0, 2.0, 2.0, 5.0, 5.0]):
+            params = ChoiceParams(scoring="masked", temperature=temperature, seed=seed)
+            outputs += llm.choose([SYSTEM] * 6, texts, params)
+        steps.append(llm.stats().steps - before)
+        drawn.append([output.index for output in outputs])
+        logprobs.append([output.logprob for output in outputs])
+    assert drawn[0] == drawn[1] and logprobs[0] == pytest.approx(logprobs[1], abs=1e-4)
+    assert steps[0] > steps[1]
+
+
+def test_what_has_no_alternative_is_not_scored() -> None:
+    assert up_to_last_draws([(1, 2, 3, 4), (1, 2, 5, 6), (7, 8, 9)]) == [(1, 2, 3), (1, 2, 5), (7,)]
+    assert up_to_last_draws([(5, 6, 7)]) == [(5,)]
+    assert up_to_last_draws([(1, 2, 3), (1,)]) == [(1, 2), (1,)]
+
+
+def test_the_tree_below_a_node_has_the_choices_that_pass_it() -> None:
+    tree = ChoiceTree([(1, 2, 3), (4,), (1, 2), (1, 5)])
+    node = tree.path(0)[0]
+    below, choices = tree.below(node)
+    assert choices == [0, 2, 3] and tree.num_below(node) == below.num_inner == 2
+    assert below.edge_tokens.tolist() == [2, 5, 3] and below.has_stops
+    assert [below.leaf_choice(edge) for edge in range(3)] == [-1, 2, 0]
+    below, choices = tree.below(tree.path(0)[1])
+    assert choices == [0, 2] and below.stop_choice(0) == 1
 
 
 def test_a_single_choice_is_certain(llm: LLM) -> None:
