@@ -2,8 +2,8 @@
 
     python scripts/make_games.py --game chess  --out data/chess.jsonl
     python scripts/make_games.py --game janggi --out data/janggi.jsonl
-    python scripts/rate_moves.py --games data/chess.jsonl  --out data/chess.rated --plies 16
-    python scripts/rate_moves.py --games data/janggi.jsonl --out data/janggi.rated --plies 16
+    python scripts/rate_moves.py --games data/chess.jsonl  --out data/chess.rated --plies 8
+    python scripts/rate_moves.py --games data/janggi.jsonl --out data/janggi.rated --plies 8
     python scripts/train_tiny.py --data data --work work --steps 2400
     python scripts/train_tiny.py --work work --export arena/models/tiny
 

@@ -232,7 +232,6 @@ def test_the_exported_model_says_what_the_student_does(tiny_data, tmp_path: Path
 def test_every_move_of_a_position_is_rated(tmp_path: Path) -> None:
     if not shutil.which("stockfish"):
         pytest.skip("stockfish is not installed")
-    script("make_games")
     rater = script("rate_moves").Rater("stockfish", "chess")
     rater.set_position("6k1/5ppp/8/8/8/8/r4PPP/1R4K1 w - - 0 1", [])
     rated = rater.rate()

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.engine.smollm2 import SCRIPTS
-
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+def bench() -> Any:
     """Imports a module of the scripts folder, as the command itself does."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     before = set(sys.modules)
 
     def load(name: str) -> ModuleType:

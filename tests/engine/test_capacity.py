@@ -1,11 +1,11 @@
 """The roofline: what it counts, and what a device then can do at the most."""
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from model_shapes import SHAPES, write
 
 from engine import LLM, EngineConfig, SamplingParams
 from engine.capacity import (
@@ -19,10 +19,6 @@ from engine.capacity import (
     weight_bytes,
 )
 from engine.model_config import ModelConfig
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-from model_shapes import SHAPES, write
 
 LLAMA_8B = ModelConfig.from_dict(SHAPES["Llama-3.1-8B"])
 SMOLLM2 = ModelConfig.from_dict(SHAPES["SmolLM2-135M"])

@@ -29,8 +29,7 @@ ABSENT = [
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def harness() -> Any:
     return importlib.import_module("gpu_checks.harness")
 
 
